@@ -1,0 +1,59 @@
+# Two commands: `make demo` and `make test`. Each sets up what it needs in .venv; nothing but Python 3.11+ and make is required.
+PYTHON ?= python3
+BIN := .venv/bin
+CACHE := $(CURDIR)/.numba
+
+.PHONY: demo test lint test-full test-python test-bounds test-wheel bench clean
+
+demo: .venv/.installed
+	$(BIN)/python examples/demo.py
+
+test: lint test-full test-python test-bounds test-wheel
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+# The whole suite and the examples in docstrings, on compiled kernels.
+test-full: .venv/.dev
+	$(BIN)/python -m pytest tests src --doctest-modules -q
+
+# Smaller, with the kernels as plain Python: what coverage sees.
+test-python: .venv/.dev
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests -q --cov --cov-report=term:skip-covered --cov-fail-under=95
+
+# Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks.
+test-bounds: .venv/.dev
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q
+
+# The wheel, in an empty environment with the core dependencies alone, runs the first example of the README.
+test-wheel: .venv/.dev
+	rm -rf build/wheel && mkdir -p build/wheel
+	$(BIN)/python -m build --wheel --outdir build/wheel .
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
+	$(BIN)/python tests/first_example.py > build/wheel/example.py
+	cd build/wheel && venv/bin/python -W error example.py
+
+bench: .venv/.bench
+	$(BIN)/python bench/mf.py
+
+.venv/bin/python:
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'EveryPair needs Python 3.11 or later; set PYTHON=...')"
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -e .
+	touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch .venv/.installed $@
+
+.venv/.bench: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	touch .venv/.installed $@
+
+clean:
+	rm -rf .venv .numba build dist .pytest_cache .ruff_cache .hypothesis

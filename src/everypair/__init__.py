@@ -1,0 +1,22 @@
+"""EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
+
+from everypair.features import Features
+from everypair.feedback import Feedback
+from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Tucker
+from everypair.solver import Epoch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FM",
+    "MF",
+    "MFSI",
+    "PARAFAC",
+    "CoView",
+    "Epoch",
+    "Features",
+    "Feedback",
+    "NotFittedError",
+    "Popularity",
+    "Tucker",
+]

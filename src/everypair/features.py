@@ -1,0 +1,282 @@
+"""Features of contexts or items: named fields, each a matrix or a linear operator with one row per context or item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair import validation as check
+from everypair.feedback import Values
+from everypair.kernels import columns
+from everypair.parallel import SERIAL, Workers
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """A field that is computed, not stored: ``X v`` and ``X' z``, as ``scipy.sparse.linalg.LinearOperator`` has them.
+
+    An attribute ``squared``, an operator for the squared entries, is needed for factorization machines and for
+    ``regularization_exponent``; without it the block solve goes without its preconditioner.
+    """
+
+    shape: tuple[int, int]
+
+    def matvec(self, v: np.ndarray) -> np.ndarray: ...
+
+    def rmatvec(self, z: np.ndarray) -> np.ndarray: ...
+
+
+class Features:
+    """Fields of features by name.
+
+    Parameters
+    ----------
+    fields : mapping of str to matrix
+        Each a scipy sparse matrix, a 2-d array or a linear operator (``shape``, ``matvec``, ``rmatvec``), all with one row per
+        context (or item). A field in which every row has at most one feature is swept in parallel; other fields are solved
+        as blocks.
+
+    Examples
+    --------
+    >>> import scipy.sparse as sp, everypair as ep
+    >>> ep.Features({"user": sp.eye_array(3), "country": sp.csr_array([[1, 0], [0, 1], [1, 0]])})
+    Features(3 rows: user 3, country 2)
+    """
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        if not isinstance(fields, Mapping) or not fields:
+            raise TypeError(f"fields must be a mapping of names to matrices, with at least one entry, got {fields!r}.")
+        self.fields: dict[str, Field] = {str(name): as_field(str(name), matrix) for name, matrix in fields.items()}
+        self.is_identity = False
+        rows = {name: field.shape[0] for name, field in self.fields.items()}
+        if len(set(rows.values())) > 1:
+            raise ValueError(f"all fields must have the same number of rows, got {rows}.")
+
+    @property
+    def n_rows(self) -> int:
+        return next(iter(self.fields.values())).shape[0]
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """Number of features by field."""
+        return {name: field.shape[1] for name, field in self.fields.items()}
+
+    @property
+    def n_features(self) -> int:
+        return sum(self.widths.values())
+
+    @classmethod
+    def identity(cls, n: int, name: str) -> Features:
+        """One feature per row: the row itself."""
+        features = cls({name: sp.eye_array(n, format="csr")})
+        features.is_identity = True
+        return features
+
+    def __repr__(self) -> str:
+        return f"Features({self.n_rows:,} rows: {', '.join(f'{name} {width:,}' for name, width in self.widths.items())})"
+
+
+def as_features(name: str, features: Any, n_rows: int | None = None) -> Features:
+    """``features`` as :class:`Features`: a mapping of fields, or one matrix, which is one field named "features"."""
+    if isinstance(features, Mapping):
+        features = Features(features)
+    elif not isinstance(features, Features):
+        features = Features({"features": features})
+    if n_rows is not None and features.n_rows != n_rows:
+        raise ValueError(
+            f"{name} has {features.n_rows} rows of features, but the feedback has {n_rows}: one row per {name[:-1]} is needed."
+        )
+    return features
+
+
+def like(name: str, features: Any, trained: Features) -> Features:
+    """Features of other rows, with the fields that were trained on; row numbers where each row was its own feature."""
+    if trained.is_identity and not isinstance(features, Features | Mapping):
+        rows = check.indices(name, features, trained.n_rows)
+        ((field, width),) = trained.widths.items()
+        one_hot = sp.csr_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(len(rows), width))
+        return Features({field: one_hot})
+    features = as_features(name, features)
+    if features.widths != trained.widths:
+        raise ValueError(f"{name} must have the fields trained on, {trained.widths}, got {features.widths}.")
+    return features
+
+
+class Field:
+    """A block X of feature columns: products with it, and its columns where it has any."""
+
+    shape: tuple[int, int]
+    one_hot: bool
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        """``X v``."""
+        raise NotImplementedError
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        """``X' z``."""
+        raise NotImplementedError
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        """``X^2 v``, entries squared."""
+        raise NotImplementedError
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        """``(X^2)' z``, entries squared."""
+        raise NotImplementedError
+
+    @property
+    def has_squares(self) -> bool:
+        raise NotImplementedError
+
+    @cached_property
+    def absent(self) -> np.ndarray:
+        """Which features no row has."""
+        return self.multiply_squared_transposed(np.ones(self.shape[0]), SERIAL) == 0.0
+
+    def iterate_columns(self) -> Iterator[np.ndarray]:
+        """The columns of X as dense vectors, in order."""
+        raise NotImplementedError
+
+
+class SparseField(Field):
+    """A sparse matrix, compressed both ways."""
+
+    def __init__(self, name: str, matrix: Any) -> None:
+        csr: Any = sp.csr_array(matrix)
+        if csr.dtype.kind not in "fiub":
+            raise TypeError(f"field {name!r} must hold numbers, got dtype {csr.dtype}.")
+        csr = sp.csr_array((csr.data.astype(_float(csr.dtype)), csr.indices, csr.indptr), shape=csr.shape)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        if not np.all(np.isfinite(csr.data)):
+            p = int(np.argmin(np.isfinite(csr.data)))
+            row = int(np.searchsorted(csr.indptr, p, side="right")) - 1
+            raise ValueError(f"field {name!r} must be finite, got {csr.data[p]} in row {row}, column {csr.indices[p]}.")
+        self.shape = (int(csr.shape[0]), int(csr.shape[1]))
+        self.one_hot = bool(np.all(np.diff(csr.indptr) <= 1))
+        csc: Any = csr.tocsc()
+        ones = bool(np.all(csr.data == 1.0))
+        self._rows = (csr.indptr.astype(np.int64), csr.indices, 1.0 if ones else csr.data)
+        self.columns = (csc.indptr.astype(np.int64), csc.indices, 1.0 if ones else csc.data)
+
+    has_squares = True  # type: ignore[assignment]
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return _apply(columns.multiply, self._rows, v, workers)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return _apply(columns.multiply, self.columns, z, workers)
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return _apply(columns.multiply_squared, self._rows, v, workers)
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return _apply(columns.multiply_squared, self.columns, z, workers)
+
+
+class OperatorField(Field):
+    """A linear operator: its columns are never seen."""
+
+    one_hot = False
+
+    def __init__(self, name: str, operator: Operator) -> None:
+        self.shape = (int(operator.shape[0]), int(operator.shape[1]))
+        self._name, self._operator = name, operator
+
+    @property
+    def has_squares(self) -> bool:
+        return getattr(self._operator, "squared", None) is not None
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.asarray(self._operator.matvec(v), v.dtype)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.asarray(self._operator.rmatvec(z), z.dtype)
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.asarray(self._squared.matvec(v), v.dtype)
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.asarray(self._squared.rmatvec(z), z.dtype)
+
+    def check(self, field_solver: str, squares: bool) -> None:
+        if field_solver == "cd":
+            raise ValueError(
+                f"field_solver='cd' needs matrices: field {self._name!r} is an operator and has no columns to visit. "
+                f"Use field_solver='block'."
+            )
+        if squares and not self.has_squares:
+            raise ValueError(
+                f"field {self._name!r} is an operator without squares, which this model needs. Give the operator an attribute "
+                f"'squared': the operator whose entries are the squares of its own."
+            )
+
+    @property
+    def _squared(self) -> Operator:
+        return self._operator.squared  # type: ignore[attr-defined]
+
+
+class OnesField(Field):
+    """A single feature that every row has: the global bias."""
+
+    one_hot = False
+    has_squares = True  # type: ignore[assignment]
+
+    def __init__(self, n_rows: int) -> None:
+        self.shape = (n_rows, 1)
+        self.columns = (np.array([0, n_rows], np.int64), np.arange(n_rows, dtype=np.int64), 1.0)
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.full(self.shape[0], v[0])
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return workers.sum(len(z), lambda start, stop: z[start:stop].sum(dtype=np.float64, keepdims=True)).astype(z.dtype)
+
+    multiply_squared = multiply
+    multiply_squared_transposed = multiply_transposed
+
+
+def as_field(name: str, matrix: Any) -> Field:
+    """The field of a matrix or operator."""
+    if isinstance(matrix, Field):
+        return matrix
+    if sp.issparse(matrix) or (isinstance(matrix, np.ndarray) and matrix.ndim == 2):
+        return SparseField(name, matrix)
+    if isinstance(matrix, Operator):
+        return OperatorField(name, matrix)
+    raise TypeError(
+        f"field {name!r} must be a scipy sparse matrix, a 2-dimensional numpy array or a linear operator with shape, matvec and "
+        f"rmatvec, got {type(matrix).__name__}" + (f" of shape {matrix.shape}." if hasattr(matrix, "shape") else ".")
+    )
+
+
+def check_solver(features: Features, field_solver: str, squares: bool) -> None:
+    """Refuse, before anything is computed, operators that lack what the fit will ask of them."""
+    for field in features.fields.values():
+        if isinstance(field, OperatorField):
+            field.check(field_solver, squares)
+
+
+def feature_weights(features: Features, row_weight: np.ndarray, exponent: float) -> dict[str, np.ndarray]:
+    """``sum_c x_cl^2 row_weight_c``: the weight of each feature, by field (ones where the exponent makes it irrelevant)."""
+    if exponent == 0.0:
+        return {name: np.ones(width) for name, width in features.widths.items()}
+    return {
+        name: field.multiply_squared_transposed(np.asarray(row_weight, np.float64), SERIAL)
+        for name, field in features.fields.items()
+    }
+
+
+def _apply(kernel: Any, matrix: tuple[np.ndarray, np.ndarray, Values], v: np.ndarray, workers: Workers) -> np.ndarray:
+    indptr, indices, values = matrix
+    out = np.empty(len(indptr) - 1, v.dtype)
+    workers.run(kernel, workers.split(indptr), indptr, indices, values, v, out)
+    return out
+
+
+def _float(dtype: np.dtype) -> type:
+    return np.float32 if dtype == np.float32 else np.float64

@@ -1,0 +1,261 @@
+"""Observed feedback: the set S of the paper, compressed by context and by item."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair import validation as check
+from everypair.kernels.order import compress, first_duplicate, stable_order
+
+Values = float | np.ndarray  # one number for all pairs, or one per pair
+
+
+class Pairs(NamedTuple):
+    """Observed pairs of one side in compressed rows; ``order`` gives each pair's position in the context view."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    order: np.ndarray | None
+
+
+class Feedback:
+    r"""Observed pairs ``(context, item, y, alpha)``; every other pair has ``y = 0`` and the model's ``unobserved_weight``.
+
+    Parameters
+    ----------
+    context, item : 1-d arrays of integers
+        Row and column of each observed pair, counted from 0.
+    y : number or array
+        The observed score.
+    alpha : number or array, greater than 0
+        The confidence in it. A number costs no memory per pair, for ``y`` too.
+    shape : (n_contexts, n_items), optional
+        Number of contexts and items; by default, the largest index plus one. Contexts and items without feedback are fine.
+    context_weight, item_weight : arrays, optional
+        :math:`m_c` and :math:`n_i \ge 0`: an unobserved pair weighs :math:`\alpha_0 m_c n_i` instead of :math:`\alpha_0`.
+    duplicates : {"error", "sum"}
+        What to do with repeated pairs. "sum" keeps the loss of the repeated events: their terms add up.
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> feedback = ep.Feedback([0, 0, 1], [0, 2, 1], shape=(2, 3))
+    >>> feedback
+    Feedback(2 contexts, 3 items, 3 pairs)
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        item: Any,
+        y: Any = 1.0,
+        alpha: Any = 1.0,
+        shape: tuple[int, int] | None = None,
+        *,
+        context_weight: Any = None,
+        item_weight: Any = None,
+        duplicates: str = "error",
+    ) -> None:
+        check.choice("duplicates", duplicates, ("error", "sum"))
+        n_contexts, n_items = _shape(shape)
+        context = check.indices("context", context, n_contexts)
+        item = check.indices("item", item, n_items)
+        if len(context) != len(item):
+            raise ValueError(
+                f"context and item must have the same length, got {len(context)} and {len(item)}: one entry per observed pair."
+            )
+        if len(context) == 0:
+            raise ValueError("feedback is empty: at least one observed (context, item) pair is needed.")
+        alpha = _values("alpha", alpha, len(context), positive=True)
+        y = _values("y", y, len(context))
+        n_contexts = int(context.max()) + 1 if n_contexts is None else n_contexts
+        n_items = int(item.max()) + 1 if n_items is None else n_items
+        weights = [
+            None if weight is None else check.reals(name, weight, n, nonnegative=True)
+            for name, weight, n in (
+                ("context_weight", context_weight, n_contexts),
+                ("item_weight", item_weight, n_items),
+            )
+        ]
+        with np.errstate(over="ignore", invalid="ignore"):
+            b = alpha * y
+            constant = b * y * len(context) if np.ndim(b) == 0 else float(np.sum(np.float64(b) * y))
+        if not np.isfinite(constant):
+            raise ValueError("alpha * y * y overflows: y and alpha are too large to square and add up. Rescale them.")
+        self._assemble((n_contexts, n_items), context, item, alpha, b, float(constant), weights, duplicates)
+
+    def _assemble(
+        self,
+        shape: tuple[int, int],
+        context: np.ndarray,
+        item: np.ndarray,
+        alpha: Values,
+        b: Values,
+        constant: float,
+        weights: list[np.ndarray | None],
+        duplicates: str,
+        covered: np.ndarray | None = None,
+        counts: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        """Sort the pairs by (context, item) and by (item, context); merge repeated ones.
+
+        ``covered`` is how much of the context's weight m_c each observation speaks for: all of it unless contexts were
+        merged. ``counts`` are the numbers of observed pairs by context and by item before any merging.
+        """
+        index = np.int32 if max(*shape, len(context)) < 2**31 else np.int64
+        context, item = context.astype(index, copy=False), item.astype(index, copy=False)
+        by_item = np.empty(len(item), index)
+        stable_order(item, compress(item, shape[1]), np.arange(len(item), dtype=index), by_item)
+        order = np.empty_like(by_item)
+        indptr = compress(context, shape[0])
+        stable_order(context, indptr, by_item, order)
+        indices = item[order]
+        alpha, b = _take(alpha, order), _take(b, order)
+        covered = None if covered is None else covered[order]
+        repeated = first_duplicate(indptr, indices)
+        if repeated >= 0:
+            if duplicates == "error":
+                first, second = sorted(order[[repeated - 1, repeated]].tolist())
+                raise ValueError(
+                    f"the pair (context {context[second]}, item {item[second]}) occurs more than once: at positions {first} "
+                    f"and {second}. Drop repeated pairs, or pass duplicates='sum' to add up their terms of the loss."
+                )
+            first = np.ones(len(indices), bool)
+            rows = np.repeat(np.arange(shape[0], dtype=index), np.diff(indptr))
+            first[1:] = (indices[1:] != indices[:-1]) | (rows[1:] != rows[:-1])
+            starts = np.flatnonzero(first)
+            n = len(indices)
+            alpha, b = (np.add.reduceat(np.broadcast_to(v, n).astype(np.float64), starts) for v in (alpha, b))
+            covered = None if covered is None else np.add.reduceat(covered, starts)
+            indices, indptr = indices[starts], compress(rows[starts], shape[0])
+        self.shape = shape
+        self.alpha, self.b, self.constant = alpha, b, constant
+        self.context_weight, self.item_weight = weights
+        self.covered = covered
+        rows = np.repeat(np.arange(shape[0], dtype=index), np.diff(indptr))
+        columns = compress(indices, shape[1])
+        transposed = np.empty(len(indices), index)
+        stable_order(indices, columns, np.arange(len(indices), dtype=index), transposed)
+        self.by_context = Pairs(indptr, indices, None)
+        self.by_item = Pairs(columns, rows[transposed], transposed)
+        self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, alpha: Any = 1.0, **options: Any) -> Feedback:
+        """Feedback from a sparse matrix: the stored values are y, also stored zeros.
+
+        ``alpha`` is a number, or a sparse matrix that stores the same cells. Further options as for :class:`Feedback`.
+        """
+        if not sp.issparse(matrix):
+            raise TypeError(f"matrix must be a scipy sparse matrix, got {type(matrix).__name__}.")
+        y = matrix.tocsr(copy=True)
+        y.sum_duplicates()
+        if sp.issparse(alpha):
+            weights = alpha.tocsr(copy=True)
+            weights.sum_duplicates()
+            same = weights.shape == y.shape and np.array_equal(weights.indptr, y.indptr)
+            if not (same and np.array_equal(weights.indices, y.indices)):
+                raise ValueError("alpha must store the same cells as matrix; a stored cell of one is missing in the other.")
+            alpha = weights.data
+        rows = np.repeat(np.arange(y.shape[0]), np.diff(y.indptr))
+        values: Any = y.data
+        if values.size and np.all(values == values[0]):
+            values = float(values[0])
+        return cls(rows, y.indices, values, alpha, shape=y.shape, **options)
+
+    def merge_contexts(self, groups: Any) -> Feedback:
+        """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
+
+        A merged context weighs as much as its members together, and an observation by some of them only takes the place of
+        their share: objective and its parts are those of the unmerged feedback, whenever the merged contexts have equal
+        vectors.
+        """
+        groups = check.indices("groups", groups, None)
+        if len(groups) != self.n_contexts:
+            raise ValueError(f"groups must have one entry per context ({self.n_contexts}), got {len(groups)}.")
+        n = int(groups.max()) + 1
+        rows = self.rows
+        members = np.ones(self.n_contexts) if self.context_weight is None else self.context_weight
+        covered = members[rows] if self.covered is None else self.covered
+        merged = object.__new__(Feedback)
+        merged._assemble(
+            (n, self.n_items),
+            groups[rows],
+            self.by_context.indices,
+            self.alpha,
+            self.b,
+            self.constant,
+            [np.bincount(groups, members, n), self.item_weight],
+            "sum",
+            covered.astype(np.float64),
+            (np.bincount(groups, self.context_count, n).astype(np.int64), self.item_count),
+        )
+        return merged
+
+    @property
+    def n_contexts(self) -> int:
+        return self.shape[0]
+
+    @property
+    def n_items(self) -> int:
+        return self.shape[1]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The context of each pair, in the order of ``by_context``."""
+        indptr, indices, _ = self.by_context
+        return np.repeat(np.arange(self.n_contexts, dtype=indices.dtype), np.diff(indptr))
+
+    def unobserved(self) -> Values:
+        """``m_c n_i`` of each observed pair, in the order of ``by_context``: what it would weigh, times alpha0, unobserved."""
+        if self.covered is None and self.context_weight is None:
+            return 1.0 if self.item_weight is None else self.item_weight[self.by_context.indices]
+        context = self.covered if self.covered is not None else self.context_weight[self.rows]  # type: ignore[index]
+        return context if self.item_weight is None else context * self.item_weight[self.by_context.indices]
+
+    def total_weight(self, alpha0: float) -> tuple[np.ndarray, np.ndarray]:
+        """Weight of each context and of each item in the loss: observed pairs plus ``alpha0 m_c sum n_i`` (and vice versa)."""
+        m = np.ones(self.n_contexts) if self.context_weight is None else self.context_weight
+        n = np.ones(self.n_items) if self.item_weight is None else self.item_weight
+        return self.context_count + alpha0 * m * n.sum(), self.item_count + alpha0 * n * m.sum()
+
+    def __len__(self) -> int:
+        return len(self.by_context.indices)
+
+    def __repr__(self) -> str:
+        return f"Feedback({self.n_contexts:,} contexts, {self.n_items:,} items, {len(self):,} pairs)"
+
+
+def as_feedback(feedback: Any) -> Feedback:
+    """``feedback`` itself, or the feedback a scipy sparse matrix stores."""
+    if isinstance(feedback, Feedback):
+        return feedback
+    if sp.issparse(feedback):
+        return Feedback.from_scipy(feedback)
+    raise TypeError(
+        f"feedback must be an everypair.Feedback or a scipy sparse matrix, got {type(feedback).__name__}. "
+        f"Build one with everypair.Feedback(context, item)."
+    )
+
+
+def _shape(shape: Any) -> tuple[int, int] | tuple[None, None]:
+    if shape is None:
+        return None, None
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ValueError(f"shape must be a pair (n_contexts, n_items), got {shape!r}.")
+    return check.integer("shape[0]", shape[0], low=1), check.integer("shape[1]", shape[1], low=1)
+
+
+def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Values:
+    """A number stays a number; an array is checked entry by entry."""
+    if np.ndim(value) == 0:
+        value = value.item() if isinstance(value, np.ndarray) else value
+        return check.number(name, value, low=0.0 if positive else -np.inf, open_low=positive)
+    return check.reals(name, value, length, positive=positive)
+
+
+def _take(values: Values, order: np.ndarray) -> Values:
+    return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]

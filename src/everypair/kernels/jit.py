@@ -1,0 +1,43 @@
+"""How kernels are compiled, and :func:`pick`, which lets a scalar stand for a constant array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+# Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+leaf = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+
+
+def pick(value: Any, p: int) -> Any:
+    """``value[p]``, or ``value`` itself when it is a scalar: a constant costs no memory per pair."""
+    return value if np.ndim(value) == 0 else value[p]
+
+
+@overload(pick, inline="always")
+def _pick(value, p):  # pragma: no cover - runs inside the compiler
+    if isinstance(value, types.Array):
+        return lambda value, p: value[p]
+    return lambda value, p: value
+
+
+def part(value: Any, start: int, stop: int) -> Any:
+    """``value[start:stop]``, or ``value`` itself when it is a scalar.
+
+    Loops over a slice from 0 vectorise; loops over ``start + p`` do not, as the index might be negative.
+    """
+    return value if np.ndim(value) == 0 else value[start:stop]
+
+
+@overload(part, inline="always")
+def _part(value, start, stop):  # pragma: no cover - runs inside the compiler
+    if isinstance(value, types.Array):
+        return lambda value, start, stop: value[start:stop]
+    return lambda value, start, stop: value

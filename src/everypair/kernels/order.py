@@ -1,0 +1,38 @@
+"""Counting sort: the compressed views of the observed pairs in time proportional to their number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everypair.kernels.jit import kernel
+
+
+@kernel
+def compress(keys, n):
+    """Where each key's run begins once sorted: ``indptr`` of length n + 1."""
+    indptr = np.zeros(n + 1, np.int64)
+    for p in range(len(keys)):
+        indptr[keys[p] + 1] += 1
+    for r in range(n):
+        indptr[r + 1] += indptr[r]
+    return indptr
+
+
+@kernel
+def stable_order(keys, indptr, order, out):
+    """``out`` lists the positions in ``order`` sorted by key, equal keys in the order given."""
+    fill = indptr[:-1].copy()
+    for p in range(len(order)):
+        key = keys[order[p]]
+        out[fill[key]] = order[p]
+        fill[key] += 1
+
+
+@kernel
+def first_duplicate(indptr, indices):
+    """Position of the first pair that equals the one before it in its row; -1 when there is none."""
+    for r in range(len(indptr) - 1):
+        for p in range(indptr[r] + 1, indptr[r + 1]):
+            if indices[p] == indices[p - 1]:
+                return p
+    return -1

@@ -1,0 +1,10 @@
+"""Models: thin classes with scikit-learn's conventions over the towers, objective and solver."""
+
+from everypair.models.base import NotFittedError
+from everypair.models.baselines import CoView, Popularity
+from everypair.models.fm import FM
+from everypair.models.mf import MF
+from everypair.models.mfsi import MFSI
+from everypair.models.tensor import PARAFAC, Tucker
+
+__all__ = ["FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Tucker"]

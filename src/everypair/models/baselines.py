@@ -1,0 +1,104 @@
+"""The baselines of the paper's experiments (Section 6): Popularity and Coview."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair import validation as check
+from everypair.feedback import Feedback, as_feedback
+from everypair.models.base import Model
+
+
+class Popularity(Model):
+    """The same items for everyone: an item's score is the sum of ``alpha y`` over its observed pairs.
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> model = ep.Popularity().fit(ep.Feedback([0, 1, 1], [1, 1, 0]))
+    >>> model.recommend(0, n=2)[0].tolist()
+    [[1, 0]]
+    """
+
+    def fit(self, feedback: Any) -> Self:
+        feedback = as_feedback(feedback)
+        self.popularity_ = _popularity(feedback)
+        self.n_contexts_ = feedback.n_contexts
+        return self
+
+    def _shape(self) -> tuple[int, int]:
+        return self.n_contexts_, len(self.popularity_)
+
+    def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
+        return self.popularity_[item]
+
+    def _score_rows(self, context: np.ndarray) -> np.ndarray:
+        return np.tile(self.popularity_, (len(context), 1))
+
+
+class CoView(Model):
+    """The most frequent next item given the previous one; popularity decides ties, and where nothing is known.
+
+    A pair's score is the sum of ``alpha y`` over the observations of the item after the same previous item, plus the item's
+    share of all observations (which is at most one).
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> feedback = ep.Feedback([0, 1, 2, 3], [1, 1, 2, 2])
+    >>> model = ep.CoView().fit(feedback, contexts=[0, 0, 0, 1])
+    >>> model.recommend([0, 3], n=1)[0].tolist()
+    [[1], [2]]
+    """
+
+    def fit(self, feedback: Any, contexts: Any = None) -> Self:
+        """Count.
+
+        Parameters
+        ----------
+        feedback : Feedback or scipy sparse matrix
+        contexts : array of integers, optional
+            The previous item of each context, -1 for none. None: the context is the previous item.
+        """
+        feedback = as_feedback(feedback)
+        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, feedback.n_contexts)
+        rows = previous[feedback.rows] + 1  # row 0: no previous item
+        b = np.broadcast_to(feedback.b, len(feedback))
+        shape = (int(previous.max()) + 2, feedback.n_items)
+        counts = sp.csr_array((b, (rows, feedback.by_context.indices)), shape=shape, dtype=np.float64)
+        counts.data[: counts.indptr[1]] = 0.0  # without a previous item, popularity alone
+        popularity = _popularity(feedback)
+        total = np.abs(popularity).sum()
+        self.share_ = popularity / total if total > 0 else popularity
+        self.counts_: Any = counts
+        self.previous_ = previous
+        return self
+
+    def _shape(self) -> tuple[int, int]:
+        return len(self.previous_), self.counts_.shape[1]
+
+    def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
+        rows = self.previous_[context] + 1
+        found = self.counts_[rows, item]
+        return np.asarray(found.todense() if sp.issparse(found) else found).ravel() + self.share_[item]
+
+    def _score_rows(self, context: np.ndarray) -> np.ndarray:
+        return self.counts_[self.previous_[context] + 1].toarray() + self.share_
+
+
+def _popularity(feedback: Feedback) -> np.ndarray:
+    b = np.broadcast_to(feedback.b, len(feedback))
+    return np.bincount(feedback.by_context.indices, b, feedback.n_items)
+
+
+def _previous(contexts: Any, n_contexts: int) -> np.ndarray:
+    array = np.asarray(contexts)
+    if array.ndim != 1 or len(array) != n_contexts:
+        raise ValueError(f"contexts must give one previous item per context ({n_contexts}), got shape {array.shape}.")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"contexts must hold integers, got dtype {array.dtype}.")
+    check.refuse("contexts", array < -1, array, "be at least -1 (-1: no previous item)")
+    return array.astype(np.int64)

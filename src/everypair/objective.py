@@ -1,0 +1,345 @@
+r"""The loss over every context-item pair, at the cost of the observed ones (Lemmas 1 to 3 of the paper).
+
+.. math::
+
+    L = \sum_{(c,i) \in S} \alpha (s - y)^2 + \alpha_0 \sum_{(c,i) \notin S} m_c n_i s^2 + \sum_\theta \lambda_\theta \theta^2,
+    \qquad s(c, i) = \langle \phi(c), \psi(i) \rangle
+
+Lemma 1 turns the sum over unobserved pairs into one over all pairs. With :math:`a = \alpha - \alpha_0 m_c n_i` and
+:math:`b = \alpha y` (the paper divides by :math:`\alpha - \alpha_0`; this form needs no division and keeps the constant),
+
+.. math:: L = \sum_S (a s^2 - 2 b s + \alpha y^2) + \alpha_0 \langle J_C, J_I \rangle + L_2
+
+where Lemma 2 gives the sum over all pairs as a product of Grams, :math:`J_C = \sum_c m_c \phi \phi'` and
+:math:`J_I = \sum_i n_i \psi \psi'`.
+
+Nothing here knows a model. A tower asks for the derivatives of the loss with respect to its vectors (Lemma 3) through a
+:class:`Side`, and reports how far it moved them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair.feedback import Feedback, Values
+from everypair.kernels import pairs, rows
+from everypair.parallel import Workers
+
+LOSS_BLOCK = 65_536  # pairs per partial sum of the loss: fixed, so that it does not depend on the number of threads
+
+
+class Vectors:
+    """The vectors of one side, as rows (n x K) or as dimensions (K x n); the other layout is made when asked for."""
+
+    def __init__(self, *, rows: np.ndarray | None = None, dims: np.ndarray | None = None) -> None:
+        self._rows, self._dims = rows, dims
+
+    @property
+    def rows(self) -> np.ndarray:
+        if self._rows is None:
+            assert self._dims is not None
+            self._rows = self._dims.T.copy(order="C")
+        return self._rows
+
+    @property
+    def dims(self) -> np.ndarray:
+        if self._dims is None:
+            assert self._rows is not None
+            self._dims = self._rows.T.copy(order="C")
+        return self._dims
+
+    def changed(self, layout: str) -> None:
+        """Say that one layout was written to: the other is out of date."""
+        if layout == "rows":
+            self._dims = None
+        else:
+            self._rows = None
+
+    def gram(self, weight: Values, workers: Workers) -> np.ndarray:
+        """``sum_c weight_c phi(c) phi(c)'`` in float64."""
+        return self._sum(lambda x, w: (x * w) @ x.T, weight, workers)
+
+    def norms(self, weight: Values, workers: Workers) -> np.ndarray:
+        """The diagonal of the Gram."""
+        return self._sum(lambda x, w: np.sum(x * x * w, axis=1), weight, workers)
+
+    def _sum(self, term: Any, weight: Values, workers: Workers) -> np.ndarray:
+        """Sum of ``term(x, w)`` over ranges of rows, x being their vectors (K x rows), from whichever layout there is."""
+        by_rows = self._rows is not None
+        n = len(self.rows) if by_rows else self.dims.shape[1]
+
+        def some(start: int, stop: int) -> np.ndarray:
+            x = self.rows[start:stop].T if by_rows else self.dims[:, start:stop]
+            w = weight if np.ndim(weight) == 0 else weight[start:stop]  # type: ignore[index]
+            return term(x.astype(np.float64), w)
+
+        return workers.sum(n, some)
+
+
+class Value(NamedTuple):
+    """The objective and its parts: weighted squares on observed pairs, on unobserved pairs, and of the parameters."""
+
+    objective: float
+    explicit: float
+    implicit: float
+    l2: float
+
+
+class Objective:
+    """Scores of the observed pairs, vectors and Grams of both sides: all that the loss needs to know.
+
+    Parameters
+    ----------
+    feedback : Feedback
+    alpha0 : float
+        Weight of an unobserved pair.
+    dtype : numpy dtype
+        Of scores and pair weights.
+    workers : Workers
+    listed : bool
+        False if the contexts of the feedback are only part of all contexts, so that their tower itself accounts for the
+        implicit part (``combinations="all"``).
+    """
+
+    def __init__(self, feedback: Feedback, alpha0: float, dtype: np.dtype, workers: Workers, listed: bool = True) -> None:
+        self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
+        self._covered = _cast(feedback.unobserved(), dtype)
+        self._alpha = _cast(feedback.alpha, dtype)
+        a = _cast(feedback.alpha - alpha0 * feedback.unobserved(), dtype)
+        b = _cast(feedback.b, dtype)
+        self._order = "context"
+        self._scores = np.zeros(len(feedback), dtype)
+        permutation = feedback.by_item.order
+        self._sides = {
+            "context": Side(self, "context", a, b, feedback.context_weight, listed),
+            "item": Side(self, "item", _permute(a, permutation), _permute(b, permutation), feedback.item_weight, True),
+        }
+        self.vectors: dict[str, Vectors] = {}
+        self.grams: dict[str, np.ndarray] = {}
+
+    def side(self, name: str) -> Side:
+        """The loss as seen from one side, with the scores in its order."""
+        self._bring_scores_to(name)
+        return self._sides[name].open(self._scores)
+
+    def rescore(self) -> None:
+        """Scores of the observed pairs from the vectors."""
+        self._order = "context"
+        indptr, indices, _ = self.feedback.by_context
+        phi, psi = self.vectors["context"].rows, self.vectors["item"].rows
+        self.workers.run(
+            pairs.score_pairs, self.workers.split(indptr), indptr, indices, phi, psi, self._scores
+        )  # fmt: skip
+
+    def value(self, l2: float) -> Value:
+        """The exact objective, as a dense evaluation over all pairs would give it."""
+        self._bring_scores_to("context")
+        blocks = -(-len(self._scores) // LOSS_BLOCK)
+        fit, overlap = np.empty(blocks), np.empty(blocks)
+        self.workers.run(
+            pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, _cast(self.feedback.b, self.dtype), self._covered,
+            self._scores, fit, overlap,
+        )  # fmt: skip
+        explicit = float(fit.sum()) + self.feedback.constant
+        everything = float(np.sum(self.grams["context"] * self.grams["item"]))
+        implicit = self.alpha0 * (everything - float(overlap.sum()))
+        return Value(explicit + implicit + l2, explicit, implicit, l2)
+
+    def _bring_scores_to(self, order: str) -> None:
+        if order != self._order:
+            permutation = self.feedback.by_item.order
+            assert permutation is not None
+            if order == "item":
+                self._scores = self._scores[permutation]
+            else:
+                scores = np.empty_like(self._scores)
+                scores[permutation] = self._scores
+                self._scores = scores
+            self._order = order
+
+
+class Side:
+    r"""One side of the loss, the other held: a quadratic in each row's vector.
+
+    .. math:: q_c(\phi) = \phi' A_c \phi - 2 b_c' \phi, \qquad
+        A_c = \sum_{i \in S_c} a \psi \psi' + \alpha_0 m_c J, \qquad b_c = \sum_{i \in S_c} b \psi
+
+    Towers read its derivatives, halved: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along`
+    for a direction across all of them; the ``move`` methods keep vectors and scores in step. The arrays that the slopes come
+    in are reused by the next call. The item side is the same code on the transposed feedback.
+    """
+
+    def __init__(self, objective: Objective, name: str, a: Values, b: Values, weight: Values | None, listed: bool) -> None:
+        self.name, self.workers, self.dtype = name, objective.workers, objective.dtype
+        self._objective = objective
+        view = objective.feedback.by_context if name == "context" else objective.feedback.by_item
+        self._indptr, self._indices = view.indptr, view.indices
+        self._a, self._b = a, b
+        m = 0.0 if not listed else 1.0 if weight is None else weight
+        self._weight = _cast(objective.alpha0 * m, objective.dtype)
+        # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
+        self._tiny = tiny(objective.dtype) if listed else -np.inf
+        self._bounds = self.workers.split(view.indptr)
+        self._buffers: dict[str, np.ndarray] = {}
+        self._scores = np.empty(0)
+        self._tracked: dict[int, np.ndarray] = {}
+
+    def open(self, scores: np.ndarray) -> Side:
+        self._scores = scores
+        self._tracked = {}
+        return self
+
+    @property
+    def n_rows(self) -> int:
+        return len(self._indptr) - 1
+
+    @property
+    def own(self) -> Vectors:
+        return self._objective.vectors[self.name]
+
+    @property
+    def other(self) -> Vectors:
+        return self._objective.vectors[OTHER[self.name]]
+
+    @property
+    def alpha0(self) -> float:
+        return self._objective.alpha0
+
+    @property
+    def gram(self) -> np.ndarray:
+        """J of the other side."""
+        return self._objective.grams[OTHER[self.name]]
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature of the loss with respect to ``phi_f`` of each row."""
+        g, h = self._buffer("g"), self._buffer("h")
+        self._run(
+            pairs.slopes, self._indices, self._a, self._b, self._scores, self.other.dims[f], self._weight,
+            self._product(f, "product"), self.gram[f, f], self._tiny, g, h,
+        )  # fmt: skip
+        return g, h
+
+    def slopes_pair(self, f: int, q: int) -> tuple[np.ndarray, ...]:
+        """``g_f, g_q, h_ff, h_fq, h_qq``: half gradients and half curvatures for two dimensions."""
+        out = tuple(self._buffer(name) for name in ("g", "g_q", "h", "h_fq", "h_qq"))
+        J, psi = self.gram, self.other.dims
+        self._run(
+            pairs.slopes_pair, self._indices, self._a, self._b, self._scores, psi[f], psi[q], self._weight,
+            self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q], *out,
+        )  # fmt: skip
+        return out
+
+    def slopes_along(self, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature for moving each row's vector along ``tangent[c]`` (n x K)."""
+        g, h = self._buffer("g"), self._buffer("h")
+        self._run(
+            pairs.slopes_along, self._indices, self._a, self._b, self._scores, self.other.rows, tangent,
+            tiny(self.dtype), self._along(), g, h,
+        )  # fmt: skip
+        if np.any(self._weight):
+            phi, J, weight = self.own.dims, self.gram, np.broadcast_to(self._weight, self.n_rows)
+
+            def implicit(start: int, stop: int) -> None:
+                t = tangent[start:stop].astype(np.float64)
+                Jt = t @ J
+                g[start:stop] += weight[start:stop] * np.einsum("cf,fc->c", Jt, phi[:, start:stop])
+                added = weight[start:stop] * np.einsum("cf,cf->c", Jt, t)
+                lost = h[start:stop] + added <= self._tiny * (np.abs(h[start:stop]) + added)
+                h[start:stop] = np.where(lost, 0.0, h[start:stop] + added)
+                g[start:stop][lost] = 0.0
+
+            self.workers.run(implicit, self._bounds)
+        return g, h
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        """``phi_f += delta``."""
+        self._advance(f, delta)
+        self._run(pairs.move, self._indices, self.other.dims[f], delta, self._scores)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        """``phi_f += delta_f`` and ``phi_q += delta_q``."""
+        self._advance(f, delta_f)
+        self._advance(q, delta_q)
+        psi = self.other.dims
+        self._run(pairs.move_pair, self._indices, psi[f], psi[q], delta_f, delta_q, self._scores)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray) -> None:
+        """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
+        phi = self.own.dims
+
+        def advance(start: int, stop: int) -> None:
+            phi[:, start:stop] += tangent[start:stop].T * delta[start:stop]
+
+        self.workers.run(advance, self._bounds)
+        self.own.changed("dims")
+        self._run(pairs.move_along, self._along(), delta, self._scores)
+
+    def track(self, f: int) -> None:
+        """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
+        self._tracked[f] = self._product(f, f"tracked {f}")  # type: ignore[assignment]
+
+    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> None:
+        """Coordinate descent on ``phi(c) = W[c]``, rows on their own, all dimensions (or blocks of them) in turn."""
+        J = self.gram
+        common = (self._indices, self._a, self._b, self._scores, self.other.rows, J)
+        rest = (self._weight, penalty, eta, self._tiny, W)
+        if block_size == 1:
+            self._run(rows.sweep, *common, np.count_nonzero(J - np.diag(np.diag(J))) == 0, *rest)
+        else:
+            self._run(rows.sweep_blocks, *common, block_size, *rest)
+        self.own.changed("rows")
+
+    def _run(self, kernel: Any, *args: Any) -> None:
+        self.workers.run(kernel, self._bounds, self._indptr, *args)
+
+    def _product(self, f: int, name: str) -> Values:
+        """``(J phi)_f`` of each row; after the rotation J has few entries off its diagonal, and this is cheap."""
+        if np.ndim(self._weight) == 0 and self._weight == 0.0:
+            return 0.0
+        if f in self._tracked:
+            return self._tracked[f]
+        out = self._buffer(name)
+        dims = np.flatnonzero(self.gram[f])
+        if len(dims) == 0:
+            out[:] = 0.0
+        else:
+            self.workers.run(
+                pairs.combine, self.workers.even(self.n_rows), self.gram[f], dims, self.own.dims, out
+            )  # fmt: skip
+        return out
+
+    def _advance(self, f: int, delta: np.ndarray) -> None:
+        self.own.dims[f] += delta
+        self.own.changed("dims")
+        for q, product in self._tracked.items():
+            if np.ndim(product):
+                product += (self.gram[q, f] * delta).astype(product.dtype)
+
+    def _along(self) -> np.ndarray:
+        if "along" not in self._buffers:
+            self._buffers["along"] = np.empty(len(self._indices), self.dtype)
+        return self._buffers["along"]
+
+    def _buffer(self, name: str) -> np.ndarray:
+        if name not in self._buffers:
+            self._buffers[name] = np.empty(self.n_rows, self.dtype)
+        return self._buffers[name]
+
+
+OTHER = {"context": "item", "item": "context"}
+
+
+def tiny(dtype: Any) -> float:
+    """Relative size below which a sum of curvatures is taken for rounding."""
+    return 64 * float(np.finfo(dtype).eps)
+
+
+def _cast(values: Values, dtype: np.dtype) -> Values:
+    """Arrays in the model's precision, numbers as they are."""
+    return float(values) if np.ndim(values) == 0 else np.asarray(values).astype(dtype, copy=False)
+
+
+def _permute(values: Values, order: np.ndarray | None) -> Values:
+    return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]

@@ -1,0 +1,34 @@
+"""A progress line for what takes more than a second or two; silent when neither a terminal nor a notebook is watching."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    if shell is None:
+        return False
+    current = shell.get_ipython()
+    return current is not None and "IPKernelApp" in current.config
+
+
+class Progress:
+    """Counts epochs and shows the objective; appears after a second."""
+
+    def __init__(self, total: int, label: str) -> None:
+        watched = _in_notebook() or sys.stderr.isatty()
+        self._bar = tqdm(total=total, desc=label, unit="epoch", delay=1.0, leave=False, disable=not watched)
+
+    def update(self, **facts: float) -> None:
+        self._bar.set_postfix_str(", ".join(f"{name} {value:.6g}" for name, value in facts.items()), refresh=False)
+        self._bar.update()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._bar.close()

@@ -1,0 +1,142 @@
+r"""The conventional way, over all |C||I| pairs: slow, plain, and what the fast way must agree with.
+
+:func:`objective` evaluates the loss pair by pair. :func:`coordinate_descent` is the algorithm of Section 3.2 of the paper on the
+implicit data of Section 3.3, one parameter at a time, for any model that is linear in each of its parameters.
+
+Models are given as functions from parameters (a dict by letter) to the matrix of scores; those of the paper are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from everypair.feedback import Feedback
+from everypair.objective import Value
+
+Parameters = dict[str, np.ndarray]
+Score = Callable[[Parameters], np.ndarray]
+Penalties = dict[str, Any]
+
+
+def mf(p: Parameters) -> np.ndarray:
+    """``<w_c, h_i>`` (Section 5.1)."""
+    return p["W"] @ p["H"].T
+
+
+def mfsi(X: Any, Z: Any) -> Score:
+    """``x_c W (z_i H)'`` (Section 5.2.1)."""
+    return lambda p: (X @ p["W"]) @ (Z @ p["H"]).T
+
+
+def fm(X: Any, Z: Any) -> Score:
+    """``b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` for x = (x_c, z_i) (Section 5.2.2), pair by pair."""
+    X, Z = np.asarray(X, float), np.asarray(Z, float)
+
+    def score(p: Parameters) -> np.ndarray:
+        linear = np.concatenate([p["w"], p["h"]])
+        factors = np.concatenate([p["W"], p["H"]])
+        pairwise = np.triu(factors @ factors.T, k=1)
+        scores = np.empty((len(X), len(Z)))
+        for c, i in np.ndindex(*scores.shape):
+            x = np.concatenate([X[c], Z[i]])
+            scores[c, i] = float(p["b"][0]) + x @ linear + x @ pairwise @ x
+        return scores
+
+    return score
+
+
+def parafac(contexts: Any) -> Score:
+    """``sum_f u_{c1,f} v_{c2,f} ... w_{i,f}`` (Section 5.3.1)."""
+    contexts = np.asarray(contexts)
+
+    def score(p: Parameters) -> np.ndarray:
+        phi = np.multiply.reduce([p[letter][contexts[:, j]] for j, letter in enumerate(_letters(contexts))])
+        return phi @ p["W"].T
+
+    return score
+
+
+def tucker(contexts: Any) -> Score:
+    """``sum B_{f1 f2 ... f} u_{c1,f1} v_{c2,f2} ... w_{i,f}`` (Section 5.3.2)."""
+    contexts = np.asarray(contexts)
+
+    def score(p: Parameters) -> np.ndarray:
+        phi = []
+        for levels in contexts:
+            tensor = p["B"]
+            for letter, level in zip(_letters(contexts), levels, strict=True):
+                tensor = np.tensordot(p[letter][level], tensor, axes=1)
+            phi.append(tensor)
+        return np.array(phi) @ p["W"].T
+
+    return score
+
+
+def objective(
+    scores: np.ndarray,
+    feedback: Feedback,
+    alpha0: float,
+    parameters: Parameters | None = None,
+    penalties: Penalties | None = None,
+) -> Value:
+    """The loss of Section 3.3 and its parts, summed over every pair."""
+    alpha, b, unobserved = _dense(feedback)
+    explicit = float(np.sum(alpha * scores**2 - 2 * b * scores)) + feedback.constant
+    implicit = alpha0 * float(np.sum(unobserved * scores**2))
+    l2 = 0.0
+    for letter, penalty in (penalties or {}).items():
+        l2 += float(np.sum(penalty * np.asarray((parameters or {})[letter], float) ** 2))
+    return Value(explicit + implicit + l2, explicit, implicit, l2)
+
+
+def coordinate_descent(
+    score: Score,
+    parameters: Parameters,
+    order: Iterable[tuple[str, tuple[int, ...]]],
+    feedback: Feedback,
+    alpha0: float,
+    penalties: Penalties,
+    step_size: float = 1.0,
+) -> Parameters:
+    r"""One pass of conventional coordinate descent over the listed parameters, in order.
+
+    For each parameter, the first and second derivative of the loss over all pairs (Section 3.2), then
+    :math:`\theta \leftarrow \theta - \eta L' / L''`. The derivative of the scores is their difference at 1 and at 0: the model is
+    linear in each parameter.
+    """
+    p = {letter: np.array(value, float) for letter, value in parameters.items()}
+    alpha, b, unobserved = _dense(feedback)
+    weight = alpha + alpha0 * unobserved
+    for letter, index in order:
+        theta = p[letter][index]
+        penalty = np.broadcast_to(penalties[letter], p[letter].shape)[index]
+        residual = weight * score(p) - b
+        p[letter][index] = 1.0
+        derivative = score(p)
+        p[letter][index] = 0.0
+        derivative = derivative - score(p)
+        first = np.sum(residual * derivative) + penalty * theta
+        second = np.sum(weight * derivative**2) + penalty
+        p[letter][index] = theta - step_size * first / second if second > 0 else 0.0
+    return p
+
+
+def _dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """``alpha``, ``alpha y`` and the unobserved part of ``m_c n_i``, for every pair."""
+    m = np.ones(feedback.n_contexts) if feedback.context_weight is None else feedback.context_weight
+    n = np.ones(feedback.n_items) if feedback.item_weight is None else feedback.item_weight
+    alpha, b = np.zeros(feedback.shape), np.zeros(feedback.shape)
+    unobserved = np.outer(m, n).astype(float)
+    cells = feedback.rows, feedback.by_context.indices
+    alpha[cells] = feedback.alpha
+    b[cells] = feedback.b
+    unobserved[cells] -= feedback.unobserved()
+    return alpha, b, unobserved
+
+
+def _letters(contexts: np.ndarray) -> list[str]:
+    n = contexts.shape[1]
+    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]

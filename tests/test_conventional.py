@@ -1,0 +1,60 @@
+"""One epoch of iCD equals one epoch of conventional coordinate descent over all pairs, from the same start."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from problems import Problem, as_float, problems, shown
+
+from everypair import reference
+
+ONE_BY_ONE: dict[str, Any] = {"rotate": False, "field_solver": "cd"}
+
+
+def conventional(problem: Problem, start: dict[str, np.ndarray], order: Any, step_size: float = 1.0) -> dict[str, np.ndarray]:
+    return reference.coordinate_descent(
+        problem.score, start, order, problem.dense_feedback, problem.alpha0, problem.penalties(), step_size
+    )
+
+
+def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    for letter, value in expected.items():
+        np.testing.assert_allclose(found[letter], value, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(value).max()), err_msg=letter)
+
+
+@given(problems(positive=True, max_size=5))
+def test_one_epoch_by_side(problem: Problem) -> None:
+    solver = problem.solver(**ONE_BY_ONE)
+    start = as_float(shown(solver))
+    order = itertools.chain.from_iterable(steps(start) for steps in problem.order.values())
+    expected = conventional(problem, start, order)
+    list(solver.sweeps())
+    assert_same(shown(solver), expected)
+
+
+@given(problems(["MF", "MFSI", "FM"], positive=True, max_size=5))
+def test_one_epoch_by_dimension(problem: Problem) -> None:
+    """Algorithms 2 and 3: both sides of a dimension before the next."""
+    solver = problem.solver(order="dimension", **ONE_BY_ONE)
+    start = as_float(shown(solver))
+    order = [step for letter in ("b", "w", "h") if letter in problem.order for step in problem.order[letter](start)]
+    for f in range(start["W"].shape[1]):
+        order += [step for letter in ("W", "H") for step in problem.order[letter](start) if step[1][1] == f]
+    expected = conventional(problem, start, order)
+    list(solver.sweeps())
+    assert_same(shown(solver), expected)
+
+
+@pytest.mark.parametrize("step_size", [0.5, 0.9])
+@given(problem=problems(["MF", "FM", "PARAFAC"], positive=True, max_size=4))
+def test_step_size(problem: Problem, step_size: float) -> None:
+    solver = problem.solver(step_size=step_size, **ONE_BY_ONE)
+    start = as_float(shown(solver))
+    order = itertools.chain.from_iterable(steps(start) for steps in problem.order.values())
+    expected = conventional(problem, start, order, step_size)
+    list(solver.sweeps())
+    assert_same(shown(solver), expected)

@@ -1,0 +1,117 @@
+"""Observed pairs: both compressed views, and merged events and contexts that keep the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everypair as ep
+from everypair import reference
+
+seeds = st.integers(0, 10**6)
+
+
+def random_pairs(seed: int, repeated: bool) -> tuple[np.random.Generator, np.ndarray, np.ndarray, tuple[int, int]]:
+    random = np.random.default_rng(seed)
+    shape = (int(random.integers(1, 7)), int(random.integers(1, 7)))
+    cells = random.integers(0, shape[0] * shape[1], random.integers(1, 20))
+    cells = cells if repeated else random.permutation(np.unique(cells))
+    return random, *np.unravel_index(cells, shape), shape
+
+
+@given(seeds)
+def test_both_views_hold_the_pairs(seed: int) -> None:
+    random, context, item, shape = random_pairs(seed, repeated=False)
+    y = random.normal(size=len(context))
+    feedback = ep.Feedback(context, item, y, 2.0, shape=shape)
+    dense = np.zeros(shape)
+    dense[context, item] = 2.0 * y
+    by_context, by_item = feedback.by_context, feedback.by_item
+    found = sp.csr_array((feedback.b, by_context.indices, by_context.indptr), shape=shape)
+    np.testing.assert_allclose(found.toarray(), dense)
+    transposed = sp.csr_array((feedback.b[by_item.order], by_item.indices, by_item.indptr), shape=shape[::-1])
+    np.testing.assert_allclose(transposed.toarray(), dense.T)
+    assert all(np.all(np.diff(row) > 0) for row in np.split(by_context.indices, by_context.indptr[1:-1]))
+    assert len(feedback) == len(context)
+
+
+@given(seeds)
+def test_summed_events_keep_the_loss(seed: int) -> None:
+    """Repeated pairs: the loss is the sum over events, plus the pairs that never occurred."""
+    random, context, item, shape = random_pairs(seed, repeated=True)
+    y, alpha = random.normal(size=len(context)), random.uniform(0.1, 2.0, len(context))
+    feedback = ep.Feedback(context, item, y, alpha, shape=shape, duplicates="sum")
+    scores = random.normal(size=shape)
+    seen = np.zeros(shape, bool)
+    seen[context, item] = True
+    expected = np.sum(alpha * (scores[context, item] - y) ** 2) + 0.3 * np.sum(scores[~seen] ** 2)
+    np.testing.assert_allclose(reference.objective(scores, feedback, 0.3).objective, expected)
+
+
+@given(seeds, st.booleans())
+def test_merged_contexts_keep_the_objective_and_its_parts(seed: int, weighted: bool) -> None:
+    random, context, item, shape = random_pairs(seed, repeated=False)
+    y, alpha = random.normal(size=len(context)), random.uniform(0.1, 2.0, len(context))
+    m = random.uniform(0.5, 2.0, shape[0]) if weighted else None
+    n = random.uniform(0.5, 2.0, shape[1]) if weighted else None
+    feedback = ep.Feedback(context, item, y, alpha, shape=shape, context_weight=m, item_weight=n)
+    groups = random.integers(0, 3, shape[0])
+    merged = feedback.merge_contexts(groups)
+    scores = random.normal(size=(merged.n_contexts, shape[1]))
+    before = reference.objective(scores[groups], feedback, 0.3)
+    after = reference.objective(scores, merged, 0.3)
+    np.testing.assert_allclose(after, before, rtol=1e-12, atol=1e-12)
+    again = merged.merge_contexts(np.zeros(merged.n_contexts, int))
+    same = np.tile(scores[:1], (merged.n_contexts, 1))
+    np.testing.assert_allclose(
+        reference.objective(scores[:1], again, 0.3), reference.objective(same, merged, 0.3), rtol=1e-12, atol=1e-12
+    )
+
+
+@given(seeds, st.sampled_from([0.0, 1.0]))
+def test_training_on_merged_contexts_is_training_on_the_unmerged(seed: int, exponent: float) -> None:
+    """Contexts with equal features: the same parameters, objective by objective."""
+    random, context, item, shape = random_pairs(seed, repeated=False)
+    feedback = ep.Feedback(context, item, 1.0, 1.5, shape=shape)
+    groups = random.permutation(np.arange(shape[0]) % 3)
+    X = sp.csr_array(random.normal(size=(groups.max() + 1, 3)))
+    model = ep.FM(2, regularization=0.1, regularization_exponent=exponent, dtype="float64", epochs=3, random_state=seed)
+    unmerged = model.fit(feedback, contexts=X[groups]).history_
+    merged = model.fit(feedback.merge_contexts(groups), contexts=X).history_
+    for a, b in zip(unmerged, merged, strict=True):
+        np.testing.assert_allclose(a[1:5], b[1:5], rtol=1e-7, atol=1e-9)
+
+
+def test_scalars_cost_no_memory_per_pair() -> None:
+    feedback = ep.Feedback([0, 1], [1, 0], y=2.0, alpha=3.0)
+    assert feedback.alpha == 3.0
+    assert feedback.b == 6.0
+    assert feedback.unobserved() == 1.0
+    assert feedback.constant == 2 * 3.0 * 4.0
+
+
+def test_from_scipy_takes_stored_values_as_y() -> None:
+    matrix = sp.csr_array(([1.0, 0.0, 3.0], ([0, 1, 1], [2, 0, 1])), shape=(2, 3))
+    feedback = ep.Feedback.from_scipy(matrix, alpha=2.0)
+    assert feedback.shape == (2, 3)
+    assert len(feedback) == 3  # a stored zero is an observation
+    np.testing.assert_allclose(feedback.b, [2.0, 0.0, 6.0])
+    weights = sp.csr_array(([1.0, 2.0, 3.0], ([0, 1, 1], [2, 0, 1])), shape=(2, 3))
+    np.testing.assert_allclose(ep.Feedback.from_scipy(matrix, alpha=weights).alpha, [1.0, 2.0, 3.0])
+    assert ep.Feedback.from_scipy(sp.coo_array(matrix != 0)).b == 1.0
+
+
+def test_from_scipy_does_not_touch_the_matrix() -> None:
+    matrix = sp.csr_array(([1.0, 1.0], ([0, 0], [2, 0])), shape=(1, 3))
+    before = matrix.indices.copy()
+    ep.Feedback.from_scipy(matrix)
+    np.testing.assert_array_equal(matrix.indices, before)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.uint8, np.int64, np.uint64])
+def test_any_integer_type(kind: type) -> None:
+    feedback = ep.Feedback(np.array([0, 2], kind), np.array([1, 0], kind))
+    assert feedback.shape == (3, 2)

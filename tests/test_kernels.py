@@ -1,0 +1,96 @@
+"""Kernels against plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everypair.kernels import columns, order, rows, topn
+from everypair.kernels.jit import part, pick
+from everypair.parallel import Workers
+from everypair.towers.fields import lowest
+
+seeds = st.integers(0, 10**6)
+
+
+@given(seeds, st.integers(1, 8), st.integers(0, 8))
+def test_solve(seed: int, n: int, rank: int) -> None:
+    """Also where the matrix is singular, if the right-hand side is in its range."""
+    random = np.random.default_rng(seed)
+    factor = random.normal(size=(n, min(rank, n)))
+    H = factor @ factor.T
+    rhs = H @ random.normal(size=n)
+    x = rhs.copy()
+    rows.solve(H.copy(), x, 1e-10)
+    np.testing.assert_allclose(H @ x, rhs, atol=1e-5 * (1 + np.abs(rhs).max()))
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 12))
+def test_top_n(seed: int, n: int, width: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.integers(-2, 3, (3, width)).astype(np.float32)  # many ties
+    scores[random.random(scores.shape) < 0.2] = -np.inf
+    ids, best = np.full((3, n), -1), np.full((3, n), -np.inf, np.float32)
+    topn.top_n(0, 3, scores, ids, best)
+    for r in range(3):
+        expected = [i for i in np.argsort(-scores[r], kind="stable") if scores[r, i] > -np.inf][:n]
+        assert ids[r].tolist() == expected + [-1] * (n - len(expected))
+        assert best[r].tolist() == [scores[r, i] for i in expected] + [-np.inf] * (n - len(expected))
+
+
+@given(seeds)
+def test_counting_sort(seed: int) -> None:
+    keys = np.random.default_rng(seed).integers(0, 5, 20)
+    indptr = order.compress(keys, 6)
+    out = np.empty(20, np.int64)
+    order.stable_order(keys, indptr, np.arange(20), out)
+    np.testing.assert_array_equal(out, np.argsort(keys, kind="stable"))
+    np.testing.assert_array_equal(indptr, np.searchsorted(np.sort(keys), np.arange(7)))
+
+
+@given(seeds)
+def test_products_with_sparse_matrices(seed: int) -> None:
+    import scipy.sparse as sp
+
+    random = np.random.default_rng(seed)
+    X = sp.random_array((5, 4), density=0.5, rng=random, format="csr")
+    v, out = random.normal(size=4), np.empty(5)
+    columns.multiply(0, 5, X.indptr, X.indices, X.data, v, out)
+    np.testing.assert_allclose(out, X @ v)
+    columns.multiply_squared(0, 5, X.indptr, X.indices, X.data, v, out)
+    np.testing.assert_allclose(out, X.power(2) @ v)
+    columns.multiply(0, 5, X.indptr, X.indices, 1.0, v, out)
+    np.testing.assert_allclose(out, (X != 0) @ v)
+
+
+def test_a_scalar_stands_for_a_constant_array() -> None:
+    assert pick(2.0, 5) == 2.0
+    assert pick(np.arange(3.0), 2) == 2.0
+    assert part(2.0, 1, 3) == 2.0
+    assert part(np.arange(3.0), 1, 3).tolist() == [1.0, 2.0]
+
+
+@given(seeds)
+def test_lowest_point_of_a_quartic(seed: int) -> None:
+    c1, c2, c3, c4 = np.random.default_rng(seed).normal(size=4)
+    t = np.linspace(0.0, 2.0, 2001)
+    values = c1 * t + c2 * t**2 + c3 * t**3 + c4 * t**4
+    found = lowest(c1, c2, c3, c4)
+    assert c1 * found + c2 * found**2 + c3 * found**3 + c4 * found**4 <= values.min() + 1e-9
+
+
+@given(seeds, st.integers(1, 4))
+def test_sums_do_not_depend_on_the_threads(seed: int, n_threads: int) -> None:
+    x = np.random.default_rng(seed).normal(size=30_000).astype(np.float32)
+    with Workers(n_threads) as workers:
+        assert workers.sum(len(x), lambda i, j: x[i:j].sum()) == Workers(1).sum(len(x), lambda i, j: x[i:j].sum())
+
+
+@given(st.lists(st.integers(0, 60_000), min_size=1, max_size=30), st.integers(1, 4))
+def test_ranges_cover_all_rows_once(lengths: list[int], n_threads: int) -> None:
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    bounds = Workers(n_threads).split(indptr)
+    assert bounds[0] == 0
+    assert bounds[-1] == len(lengths)
+    assert np.all(np.diff(bounds) > 0)

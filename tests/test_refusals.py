@@ -1,0 +1,213 @@
+"""Bad input is refused with a message that names the argument, the value and the place, and nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import aslinearoperator
+
+import everypair as ep
+
+GOOD = ep.Feedback([0, 1, 2, 2], [0, 1, 0, 2], shape=(3, 3))
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"context": [0, -1]}, ["context", "-1", "position 1"]),
+        ({"item": [0, -7]}, ["item", "-7", "position 1"]),
+        ({"shape": (1, 2)}, ["context", "below 1", "got 1", "position 1"]),
+        ({"shape": (2, 1)}, ["item", "below 1", "got 1", "position 1"]),
+        ({"shape": (2, 0)}, ["shape[1]", "at least 1", "0"]),
+        ({"shape": 3}, ["shape", "3"]),
+        ({"context": [0]}, ["same length", "1 and 2"]),
+        ({"context": [], "item": []}, ["empty"]),
+        ({"context": [0.5, 1.0]}, ["context", "integers", "float64"]),
+        ({"context": ["a", "b"]}, ["context", "integers"]),
+        ({"context": [[0, 1]]}, ["context", "1-dimensional", "(1, 2)"]),
+        ({"item": [1, 1], "context": [0, 0]}, ["context 0", "item 1", "positions 0 and 1", "duplicates='sum'"]),
+        ({"y": [1.0, NAN]}, ["y", "finite", "nan", "position 1"]),
+        ({"y": NAN}, ["y", "finite", "nan"]),
+        ({"y": [1.0]}, ["y", "length 2", "(1,)"]),
+        ({"y": "many"}, ["y", "'many'"]),
+        ({"y": ["a", "b"]}, ["y", "numbers"]),
+        ({"y": [1e200, 1.0]}, ["overflow"]),
+        ({"alpha": 0.0}, ["alpha", "greater than 0", "0.0"]),
+        ({"alpha": [1.0, -2.0]}, ["alpha", "greater than 0", "-2.0", "position 1"]),
+        ({"alpha": float("inf")}, ["alpha", "inf"]),
+        ({"context_weight": [1.0, -1.0]}, ["context_weight", "negative", "-1.0", "position 1"]),
+        ({"item_weight": [1.0, NAN]}, ["item_weight", "finite", "position 1"]),
+        ({"item_weight": [1.0]}, ["item_weight", "length 2"]),
+        ({"duplicates": "keep"}, ["duplicates", "'keep'", "'sum'"]),
+    ],
+)  # fmt: skip
+def test_feedback(arguments: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        ep.Feedback(**{"context": [0, 1], "item": [0, 1], **arguments})
+    for word in words:
+        assert word in str(caught.value), word
+
+
+def test_feedback_methods() -> None:
+    with pytest.raises(TypeError, match="sparse matrix, got list"):
+        ep.Feedback.from_scipy([[1]])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="same cells"):
+        ep.Feedback.from_scipy(sp.eye_array(2), alpha=sp.csr_array([[0, 1], [1, 0]]))
+    with pytest.raises(ValueError, match=r"one entry per context \(3\), got 1"):
+        GOOD.merge_contexts([0])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"factors": 0}, ["factors", "at least 1", "0"]),
+        ({"factors": 2.5}, ["factors", "integer", "2.5"]),
+        ({"factors": True}, ["factors", "integer", "True"]),
+        ({"unobserved_weight": -0.1}, ["unobserved_weight", "at least 0", "-0.1"]),
+        ({"unobserved_weight": NAN}, ["unobserved_weight", "nan"]),
+        ({"regularization": -1}, ["regularization", "at least 0", "-1"]),
+        ({"regularization": {"W": -1}}, ["regularization['W']", "-1"]),
+        ({"regularization": {"W": 1.0}}, ["'H'", "'W'", "'default'"]),
+        ({"regularization": {"default": 1.0, "user": 1.0}}, ["'user'", "no parameter or field"]),
+        ({"regularization_exponent": "a"}, ["regularization_exponent", "'a'"]),
+        ({"epochs": 0}, ["epochs", "at least 1", "0"]),
+        ({"tol": -1.0}, ["tol", "-1.0"]),
+        ({"step_size": 0.0}, ["step_size", "greater than 0", "at most 1", "0.0"]),
+        ({"step_size": 1.5}, ["step_size", "1.5"]),
+        ({"block_size": 0}, ["block_size", "at least 1"]),
+        ({"order": "random"}, ["order", "'random'", "'side'"]),
+        ({"field_solver": "sgd"}, ["field_solver", "'sgd'"]),
+        ({"dtype": "int8"}, ["dtype", "'int8'"]),
+        ({"random_state": -1}, ["random_state", "-1"]),
+        ({"random_state": "seed"}, ["random_state", "'seed'"]),
+        ({"n_threads": 0}, ["n_threads", "at least 1", "0"]),
+        ({"init_std": -1.0}, ["init_std", "-1.0"]),
+    ],
+)  # fmt: skip
+def test_model_arguments(options: dict[str, Any], words: list[str]) -> None:
+    model = ep.MF(2, epochs=1).fit(GOOD)
+    before = model.parameters_, model.history_
+    with pytest.raises((ValueError, TypeError)) as caught:
+        model.set_params(**options).fit(GOOD)
+    for word in words:
+        assert word in str(caught.value), word
+    np.testing.assert_array_equal(model.parameters_["W"], before[0]["W"])
+    assert model.history_ is before[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"start": {"Q": np.ones((3, 2))}}, ["start", "'Q'", "W, H"]),
+        ({"start": {"W": np.ones((2, 2))}}, ["start['W']", "(3, 2)", "(2, 2)"]),
+        ({"fixed": {"W": np.full((3, 2), NAN)}}, ["fixed['W']", "finite", "(0, 0)"]),
+        ({"fixed": {"W": np.full((3, 2), "a")}}, ["fixed['W']", "numbers"]),
+        ({"fixed": [1]}, ["fixed", "mapping"]),
+        ({"callback": 3}, ["callback", "3"]),
+    ],
+)  # fmt: skip
+def test_fit_arguments(arguments: dict[str, Any], words: list[str]) -> None:
+    model = ep.MF(2, epochs=1).fit(GOOD)
+    before = model.parameters_
+    with pytest.raises((ValueError, TypeError)) as caught:
+        model.fit(GOOD, **arguments)
+    for word in words:
+        assert word in str(caught.value), word
+    np.testing.assert_array_equal(model.parameters_["W"], before["W"])
+
+
+def test_feedback_argument() -> None:
+    with pytest.raises(TypeError, match="Feedback or a scipy sparse matrix, got list"):
+        ep.MF(2).fit([[1, 0]])
+
+
+@pytest.mark.parametrize("model", [ep.MFSI, ep.FM])
+def test_features(model: type) -> None:
+    fit = model(2, epochs=1).fit
+    with pytest.raises(ValueError, match="contexts has 2 rows of features, but the feedback has 3"):
+        fit(GOOD, contexts=sp.eye_array(2))
+    with pytest.raises(ValueError, match="'a' must be finite, got nan in row 1, column 1"):
+        fit(GOOD, contexts={"a": sp.csr_array([[1, 0], [0, NAN], [0, 0]])})
+    with pytest.raises(TypeError, match="field 'a' must be a scipy sparse matrix"):
+        fit(GOOD, items={"a": [1, 2, 3]})
+    with pytest.raises(TypeError, match="mapping of names to matrices"):
+        fit(GOOD, items={})
+    with pytest.raises(ValueError, match=r"same number of rows, got {'a': 3, 'b': 2}"):
+        ep.Features({"a": sp.eye_array(3), "b": sp.eye_array(2)})
+    with pytest.raises(TypeError, match="must hold numbers"):
+        ep.Features({"a": sp.csr_array(np.eye(2, dtype=complex))})
+    with pytest.raises(ValueError, match="field_solver='cd' needs matrices: field 'op'"):
+        model(2, field_solver="cd").fit(GOOD, contexts={"op": aslinearoperator(np.eye(3))})
+
+
+def test_operators_without_squares() -> None:
+    operator = {"op": aslinearoperator(np.eye(3))}
+    with pytest.raises(ValueError, match="'op' is an operator without squares"):
+        ep.FM(2).fit(GOOD, contexts=operator)
+    with pytest.raises(ValueError, match="'op' is an operator without squares"):
+        ep.MFSI(2, regularization_exponent=1.0).fit(GOOD, contexts=operator)
+
+
+@pytest.mark.parametrize("model", [ep.PARAFAC, ep.Tucker])
+def test_contexts_of_tensors(model: type) -> None:
+    pairs = [[0, 0], [0, 1], [1, 1]]
+    with pytest.raises(ValueError, match="contexts has 2 rows, but the feedback has 3"):
+        model(2).fit(GOOD, contexts=pairs[:2])
+    with pytest.raises(ValueError, match="two or more columns"):
+        model(2).fit(GOOD, contexts=[[0], [1], [2]])
+    with pytest.raises(ValueError, match="contexts must not be negative, got -1"):
+        model(2).fit(GOOD, contexts=[[0, 0], [0, -1], [1, 1]])
+    with pytest.raises(ValueError, match=r"contexts\[:, 1\] must be below 1, got 1"):
+        model(2).fit(GOOD, contexts=pairs, levels=(2, 1))
+    with pytest.raises(ValueError, match="must have 3 columns"):
+        model(2).fit(GOOD, contexts=pairs, levels=(2, 1, 1))
+    with pytest.raises(ValueError, match=r"\(0, 1\) is at rows 1 and 2"):
+        model(2, combinations="all").fit(GOOD, contexts=[[0, 0], [0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="does not go with context weights"):
+        model(2, combinations="all").fit(ep.Feedback([0, 1, 2], [0, 1, 2], context_weight=[1, 1, 1]), contexts=pairs)
+    with pytest.raises(ValueError, match="combinations must be one of 'observed', 'all', got 'some'"):
+        model(2, combinations="some").fit(GOOD, contexts=pairs)
+    with pytest.raises(ValueError, match="order='dimension' is not defined for"):
+        model(2, order="dimension").fit(GOOD, contexts=pairs)
+
+
+def test_tucker_factors() -> None:
+    with pytest.raises(ValueError, match="3 numbers: one per context variable and one for the item"):
+        ep.Tucker((2, 2)).fit(GOOD, contexts=[[0, 0], [0, 1], [1, 1]])
+
+
+def test_requests_to_models() -> None:
+    with pytest.raises(ep.NotFittedError, match="call fit first"):
+        ep.MF(2).predict([0], [0])
+    with pytest.raises(ep.NotFittedError, match="call fit first"):
+        ep.Popularity().recommend(0)
+    model = ep.MF(2, epochs=1).fit(GOOD)
+    with pytest.raises(ValueError, match="context must be below 3, got 3 at position 1"):
+        model.predict([0, 3], [0, 0])
+    with pytest.raises(ValueError, match="same length, got 2 and 1"):
+        model.predict([0, 1], [0])
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        model.recommend(0, n=0)
+    with pytest.raises(TypeError, match="exclude must be a Feedback"):
+        model.recommend(0, exclude=[1])
+    with pytest.raises(ValueError, match=r"exclude must have the shape of the fit, \(3, 3\), got \(2, 3\)"):
+        model.recommend(0, exclude=sp.csr_array((2, 3)))
+    with pytest.raises(ValueError, match="MF has no parameter 'alpha'; it has factors"):
+        model.set_params(alpha=1)
+    with pytest.raises(ValueError, match="fields trained on"):
+        ep.FM(2, epochs=1).fit(GOOD, contexts=sp.eye_array(3)).context_vectors(sp.eye_array(2))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = model.nothing
+
+
+def test_coview_contexts() -> None:
+    with pytest.raises(ValueError, match=r"one previous item per context \(3\)"):
+        ep.CoView().fit(GOOD, contexts=[1])
+    with pytest.raises(ValueError, match="contexts must be at least -1"):
+        ep.CoView().fit(GOOD, contexts=[0, 1, -2])
+    with pytest.raises(TypeError, match="integers"):
+        ep.CoView().fit(GOOD, contexts=[0.5, 1, 2])

@@ -1,0 +1,83 @@
+"""The same bits on any number of threads, and on a second run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import everypair as ep
+from everypair.features import Features
+
+CONTEXTS, ITEMS = 25_000, 300  # enough for several ranges in every loop and every sum
+
+
+def digests(n_threads: int) -> dict[str, str]:
+    """A hash of all parameters and objectives of every model."""
+    random = np.random.default_rng(7)
+    cells = np.unique(random.integers(0, CONTEXTS * ITEMS, 60_000))
+    y = random.normal(1.0, 0.3, len(cells))
+    feedback = ep.Feedback(cells // ITEMS, cells % ITEMS, y, shape=(CONTEXTS, ITEMS))
+
+    def fields(n: int) -> Features:
+        kind = sp.csr_array((np.ones(n), (np.arange(n), random.integers(0, 20, n))), shape=(n, 20))
+        history = sp.random_array((n, 500), density=0.01, rng=random)
+        return Features({"id": sp.eye_array(n), "kind": kind, "history": history})
+
+    contexts = np.stack([np.arange(CONTEXTS) // 20, np.arange(CONTEXTS) % 20], axis=1)
+    common = {"epochs": 2, "n_threads": n_threads}
+    features = {"contexts": fields(CONTEXTS), "items": fields(ITEMS)}
+    tensor = {"contexts": contexts}
+    fits = {
+        "MF": (ep.MF(20, **common), {}),
+        "MF without rotation": (ep.MF(20, rotate=False, **common), {}),
+        "MF blocks": (ep.MF(20, block_size=8, **common), {}),
+        "MF by dimension": (ep.MF(8, order="dimension", **common), {}),
+        "MF float64": (ep.MF(20, dtype="float64", **common), {}),
+        "MFSI": (ep.MFSI(8, **common), features),
+        "MFSI cd": (ep.MFSI(8, field_solver="cd", **common), features),
+        "FM": (ep.FM(8, **common), features),
+        "FM cd": (ep.FM(8, field_solver="cd", **common), features),
+        "PARAFAC": (ep.PARAFAC(8, **common), tensor),
+        "PARAFAC all": (ep.PARAFAC(8, combinations="all", **common), tensor),
+        "Tucker": (ep.Tucker(4, **common), tensor),
+        "Tucker all": (ep.Tucker(4, combinations="all", **common), tensor),
+    }
+    out = {}
+    for name, (model, arguments) in fits.items():
+        model.fit(feedback, **arguments)
+        digest = hashlib.sha256()
+        for value in model.parameters_.values():
+            digest.update(value.tobytes())
+        digest.update(np.array([record[1:5] for record in model.history_]).tobytes())
+        out[name] = digest.hexdigest()
+    return out
+
+
+@pytest.mark.full
+def test_same_bits_on_1_2_and_4_threads() -> None:
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "4"}
+    script = "import test_threads, json; print(json.dumps([test_threads.digests(n) for n in (1, 2, 4, 2)]))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=os.path.dirname(__file__),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    one, two, four, again = json.loads(done.stdout.strip().splitlines()[-1])
+    assert one == two == four == again
+    assert one == digests(2), "a second run, in another process"
+
+
+def test_small_problems_too() -> None:
+    feedback = ep.Feedback([0, 1, 2], [1, 0, 2])
+    one, four = (ep.MF(2, epochs=3, n_threads=n).fit(feedback).phi_ for n in (1, 4))
+    np.testing.assert_array_equal(one, four)
