@@ -21,7 +21,7 @@ test-full: .venv/.dev
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests -q --cov --cov-report=term:skip-covered --cov-fail-under=95
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests -q --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks.
 test-bounds: .venv/.dev

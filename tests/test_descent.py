@@ -22,7 +22,8 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@given(problems(), st.sampled_from(OPTIONS))
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@given(problem=problems())
 def test_no_sweep_raises_the_objective(problem: Problem, options: dict[str, Any]) -> None:
     if options.get("order") == "dimension" and problem.name.split()[0] in ("PARAFAC", "Tucker"):
         options = {key: value for key, value in options.items() if key != "order"}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everypair.kernels import columns, order, rows, topn
-from everypair.kernels.jit import part, pick
+import everypair as ep
+from everypair.kernels import columns, order, rows, simd, topn
+from everypair.kernels.jit import kernel, part, pick
 from everypair.parallel import Workers
 from everypair.towers.fields import lowest
 
@@ -24,6 +27,46 @@ def test_solve(seed: int, n: int, rank: int) -> None:
     x = rhs.copy()
     rows.solve(H.copy(), x, 1e-10)
     np.testing.assert_allclose(H @ x, rhs, atol=1e-5 * (1 + np.abs(rhs).max()))
+
+
+@kernel
+def run_vectorised(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total, delta):
+    simd.prefetch(indices, psi, lo, hi)
+    simd.accumulate(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
+    simd.update(indices, psi, lo, hi, first, scores, delta)
+
+
+@given(seeds, st.sampled_from([np.float32, np.float64]), st.sampled_from([np.int32, np.int64]), st.booleans(), st.booleans())
+def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: type, many_a: bool, many_b: bool) -> None:
+    random = np.random.default_rng(seed)
+    n = int(random.integers(0, 40))
+    lo, hi = sorted(random.integers(0, n + 1, 2).tolist())
+    psi = random.normal(size=(7, 48)).astype(dtype)
+    indices = random.integers(0, 7, n).astype(index)
+    scores = random.normal(size=n).astype(dtype)
+    a = random.normal(size=n if many_a else 1).astype(dtype)
+    b = random.normal(size=n if many_b else 1).astype(dtype)
+    delta = random.normal(size=16).astype(dtype)
+    found, expected = np.ones((17, 16)), np.ones((17, 16))
+    moved = scores.copy()
+    run_vectorised(indices, psi, lo, hi, 16, moved, a, int(many_a), b, int(many_b), found, delta)
+    simd.accumulate_plain(indices, psi, lo, hi, 16, scores, a, int(many_a), b, int(many_b), expected)
+    simd.update_plain(indices, psi, lo, hi, 16, scores, delta)
+    tolerance = 1e-4 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.full
+def test_long_rows() -> None:
+    """Longer than a run of the row sweep: the same steps as dimension by dimension."""
+    random = np.random.default_rng(0)
+    n = 2 * rows.RUN + 77
+    feedback = ep.Feedback(np.arange(n), np.zeros(n, int), random.normal(1.0, 0.1, n), 2.0, shape=(n, 2))
+    settings = {"epochs": 2, "dtype": "float64", "rotate": False}
+    by_rows = ep.MF(20, **settings).fit(feedback)
+    features = ep.MFSI(20, **settings).fit(feedback, contexts=sp.eye_array(n), items=sp.eye_array(2), start=None)
+    np.testing.assert_allclose(by_rows.psi_, features.psi_, rtol=1e-9)
 
 
 @given(seeds, st.integers(1, 6), st.integers(1, 12))
@@ -51,8 +94,6 @@ def test_counting_sort(seed: int) -> None:
 
 @given(seeds)
 def test_products_with_sparse_matrices(seed: int) -> None:
-    import scipy.sparse as sp
-
     random = np.random.default_rng(seed)
     X = sp.random_array((5, 4), density=0.5, rng=random, format="csr")
     v, out = random.normal(size=4), np.empty(5)

@@ -152,7 +152,7 @@ class Objective:
             permutation = self.feedback.by_item.order
             assert permutation is not None
             if order == "item":
-                self._scores = self._scores[permutation]
+                self._scores = self._scores.take(permutation)
             else:
                 scores = np.empty_like(self._scores)
                 scores[permutation] = self._scores
@@ -180,7 +180,7 @@ class Side:
         m = 0.0 if not listed else 1.0 if weight is None else weight
         self._weight = _cast(objective.alpha0 * m, objective.dtype)
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
-        self._tiny = tiny(objective.dtype) if listed else -np.inf
+        self._tiny = tiny(objective.dtype) if listed else -2.0
         self._bounds = self.workers.split(view.indptr)
         self._buffers: dict[str, np.ndarray] = {}
         self._scores = np.empty(0)
@@ -282,13 +282,15 @@ class Side:
 
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> None:
         """Coordinate descent on ``phi(c) = W[c]``, rows on their own, all dimensions (or blocks of them) in turn."""
-        J = self.gram
-        common = (self._indices, self._a, self._b, self._scores, self.other.rows, J)
+        J, psi = self.gram, self.other.rows
         rest = (self._weight, penalty, eta, self._tiny, W)
         if block_size == 1:
-            self._run(rows.sweep, *common, np.count_nonzero(J - np.diag(np.diag(J))) == 0, *rest)
+            a, b = np.atleast_1d(self._a).astype(psi.dtype), np.atleast_1d(self._b).astype(psi.dtype)
+            diagonal = np.count_nonzero(J - np.diag(np.diag(J))) == 0
+            weights = (a, np.ndim(self._a), b, np.ndim(self._b))
+            self._run(rows.sweep, self._indices, *weights, self._scores, rows.padded(psi), J, diagonal, *rest)
         else:
-            self._run(rows.sweep_blocks, *common, block_size, *rest)
+            self._run(rows.sweep_blocks, self._indices, self._a, self._b, self._scores, psi, J, block_size, *rest)
         self.own.changed("rows")
 
     def _run(self, kernel: Any, *args: Any) -> None:

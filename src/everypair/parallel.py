@@ -81,18 +81,22 @@ class Workers:
         ranges = 1 if self.n_threads == 1 or n < SMALL else 4 * self.n_threads
         return np.linspace(0, n, ranges + 1).astype(np.int64)
 
-    def sum(self, n: int, term: Callable[[int, int], np.ndarray]) -> np.ndarray:
-        """Sum of ``term(start, stop)`` over fixed ranges of ``range(n)``, added in their order."""
+    def chunks(self, n: int, some: Callable[[int, int], Any]) -> list[Any]:
+        """``some(start, stop)`` for ranges of ``range(n)`` of fixed size (products of matrices may depend on it), in order."""
         bounds = np.append(np.arange(0, max(n, 1), CHUNK), n)
-        terms: list[Any] = [None] * (len(bounds) - 1)
+        results: list[Any] = [None] * (len(bounds) - 1)
 
         def one(start: int, stop: int) -> None:
             for j in range(start, stop):
-                terms[j] = term(int(bounds[j]), int(bounds[j + 1]))
+                results[j] = some(int(bounds[j]), int(bounds[j + 1]))
 
-        self.run(one, range(len(terms) + 1), *())
-        total = terms[0]
-        for value in terms[1:]:
+        self.run(one, range(len(bounds)))
+        return results
+
+    def sum(self, n: int, term: Callable[[int, int], np.ndarray]) -> np.ndarray:
+        """Sum of ``term(start, stop)`` over fixed ranges of ``range(n)``, added in their order."""
+        total, *terms = self.chunks(n, term)
+        for value in terms:
             total = total + value
         return total
 

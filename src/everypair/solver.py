@@ -113,7 +113,7 @@ class ICD:
 
     def _rotate(self, Q: np.ndarray) -> None:
         for side in SIDES:
-            self.towers[side].rotate(Q)
+            self.towers[side].rotate(Q, self.objective.workers)
             self._place(side)
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:

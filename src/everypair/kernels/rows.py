@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import kernel, leaf, part, pick
+from everypair.kernels.simd import LANES, accumulate, prefetch, update
 
-PANEL = 32  # dimensions gathered at a time: two cache lines of float32 per pair
+AHEAD = 64  # pairs of the next row whose vectors are asked for in advance
 RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
 
 
@@ -18,37 +19,6 @@ def _gather(indices, psi, first, last, tile):
         vector = psi[indices[p], first:last]
         for j in range(len(vector)):
             tile[j * m + p] = vector[j]
-
-
-@leaf
-def _pass(a, b, scores, before, delta, at):
-    """One run of pairs: finish the previous dimension's move, then sum gradient, curvature and its size for this one."""
-    zero = at.dtype.type(0)
-    gradient, curvature, size = zero, zero, zero
-    step = at.dtype.type(delta)
-    for p in range(len(scores)):
-        s = scores[p] + step * before[p]
-        scores[p] = s
-        d = at[p]
-        wa = at.dtype.type(pick(a, p))
-        ad = wa * d * d
-        gradient += (wa * s - at.dtype.type(pick(b, p))) * d
-        curvature += ad
-        size += abs(ad)
-    return gradient, curvature, size
-
-
-@leaf
-def _slope(a, b, scores, before, delta, at):
-    """:func:`_pass` over a whole row: runs in the data's precision, their sums in float64."""
-    gradient, curvature, size = np.float64(0.0), np.float64(0.0), np.float64(0.0)
-    for i in range(0, len(scores), RUN):
-        j = min(i + RUN, len(scores))
-        g, h, z = _pass(part(a, i, j), part(b, i, j), scores[i:j], before[i:j], delta, at[i:j])
-        gradient += g
-        curvature += h
-        size += z
-    return gradient, curvature, size
 
 
 @leaf
@@ -74,45 +44,68 @@ def _longest(indptr, start, stop):
     return longest
 
 
+def padded(psi: np.ndarray) -> np.ndarray:
+    """``psi`` with columns of zeros up to a multiple of 16."""
+    missing = -psi.shape[1] % LANES
+    return np.pad(psi, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(psi)
+
+
+@leaf
+def _lengths(total, gram, first, width, implicit, l2, eta, tiny, length):
+    """``eta / (curvature + lambda)`` for the dimensions of a block; 0 where the loss does not depend on the dimension."""
+    for j in range(width):
+        explicit = total[1 + j, j]
+        added = implicit * gram[first + j, first + j]
+        curvature = explicit + added
+        if curvature <= tiny * (abs(explicit) + added):
+            curvature = 0.0
+        length[j] = eta / (curvature + l2) if curvature + l2 > 0.0 else 0.0
+
+
+@leaf
+def _steps(total, gram, diagonal, first, width, implicit, l2, length, row, delta):
+    """Coordinate steps inside a block; ``g += G[j] delta_j`` is exactly what a further pass over the pairs would give."""
+    for j in range(width):
+        f = first + j
+        w = np.float64(row[f])
+        product = gram[f, f] * w if diagonal else _product(gram, row, f)
+        row[f] = w - length[j] * (total[0, j] + implicit * product + l2 * w) if length[j] > 0.0 else 0.0
+        step = np.float64(row[f]) - w
+        delta[j] = step
+        for i in range(LANES):
+            total[0, i] += total[1 + j, i] * step
+
+
 @kernel
 def sweep(
-    start, stop, indptr, indices, a, b, scores, psi, gram, diagonal, weight, penalty, eta, tiny, W
+    start, stop, indptr, indices, a, a_step, b, b_step, scores, psi, gram, diagonal, weight, penalty, eta, tiny, W
 ):  # fmt: skip
     """Coordinate descent on rows ``start:stop`` of ``W``, one dimension after the other (Algorithm 2, inner loop).
 
+    Sixteen dimensions at a time: one pass over the row's pairs sums their gradients g and the block G = sum a psi psi' of their
+    curvature; the steps run on these alone; a second pass moves the scores. ``psi`` is padded with zeros to whole blocks.
     ``diagonal`` says that ``gram`` is (after the rotation), which drops the O(k) product per parameter.
     """
     k = W.shape[1]
-    tile = np.empty(min(k, PANEL) * max(_longest(indptr, start, stop), 1), psi.dtype)
+    total = np.empty((LANES + 1, LANES), np.float64)  # g, then the rows of G
+    length = np.empty(LANES, np.float64)
+    delta = np.empty(LANES, psi.dtype)
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
-        m = hi - lo
-        row_a, row_b, row_scores = part(a, lo, hi), part(b, lo, hi), scores[lo:hi]
-        row = W[c]
+        if c + 1 < stop:
+            prefetch(indices, psi, hi, min(indptr[c + 2], hi + AHEAD))
         implicit = pick(weight, c)
         l2 = pick(penalty, c)
-        for first in range(0, k, PANEL):
-            last = min(first + PANEL, k)
-            _gather(indices[lo:hi], psi, first, last, tile)
-            delta = np.float64(0.0)
-            before = tile[:m]
-            for f in range(first, last):
-                at = tile[(f - first) * m : (f - first + 1) * m]
-                gradient, curvature, size = _slope(row_a, row_b, row_scores, before, delta, at)
-                w = np.float64(row[f])
-                product = gram[f, f] * w if diagonal else _product(gram, row, f)
-                gradient += implicit * product
-                curvature += implicit * gram[f, f]
-                size += implicit * gram[f, f]
-                if curvature <= tiny * size:
-                    gradient, curvature = 0.0, 0.0
-                if curvature + l2 > 0.0:
-                    row[f] = w - eta * (gradient + l2 * w) / (curvature + l2)
-                else:
-                    row[f] = 0.0
-                delta = np.float64(row[f]) - w
-                before = at
-            _finish(row_scores, before, delta)
+        row = W[c]
+        for first in range(0, k, LANES):
+            width = min(LANES, k - first)
+            total[:] = 0.0
+            for run in range(lo, hi, RUN):
+                accumulate(indices, psi, run, min(run + RUN, hi), first, scores, a, a_step, b, b_step, total)
+            delta[:] = 0.0
+            _lengths(total, gram, first, width, implicit, l2, eta, tiny, length)
+            _steps(total, gram, diagonal, first, width, implicit, l2, length, row, delta)
+            update(indices, psi, lo, hi, first, scores, delta)
 
 
 @kernel

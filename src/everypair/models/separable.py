@@ -85,7 +85,8 @@ class Separable(Model):
     field_solver : {"block", "cd"}
         For fields in which features overlap: solve the field as a block, or one feature at a time.
     init_std : float, optional
-        Standard deviation of the start values; by default such that scores start at the size of one or less.
+        Standard deviation of the start values; by default 0.1 / sqrt(k) for two sides, and such that scores start at the size of
+        one for tensors, where the origin is a local minimum.
     dtype : {"float32", "float64"}
     random_state : int or None
         Seed; the same seed gives the same bits on any number of threads. None: different each time.
@@ -220,8 +221,8 @@ class Separable(Model):
 
 
 def side_std(factors: int) -> float:
-    """Start values for two sides of k factors: scores of the size of one."""
-    return float(factors) ** -0.25
+    """Start values for two sides of k factors: small, so that the first sweep decides; the origin is no minimum here."""
+    return 0.1 / float(factors) ** 0.5
 
 
 def _hold(argument: str, values: Mapping[str, Any] | None, towers: Towers, fixed: bool) -> None:

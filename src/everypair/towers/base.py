@@ -29,6 +29,9 @@ class Parameter:
     def l2(self) -> float:
         if self.fixed:
             return 0.0
+        if np.ndim(self.penalty) == 0:
+            rows = self.value.reshape(len(self.value), -1)
+            return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
         return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
 
     @property
@@ -93,7 +96,7 @@ class Tower(ABC):
         """How many leading dimensions may be turned by an orthogonal matrix, if the other tower turns along; 0: none."""
         return 0
 
-    def rotate(self, Q: np.ndarray) -> None:
+    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
         """Turn the parameters such that the rotatable dimensions of ``phi`` become ``phi Q``."""
         raise NotImplementedError(f"{type(self).__name__} cannot be rotated")
 

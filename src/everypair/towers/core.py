@@ -14,7 +14,7 @@ import numpy as np
 from everypair.features import Field
 from everypair.feedback import Values
 from everypair.objective import Side, Vectors
-from everypair.parallel import CHUNK, Workers
+from everypair.parallel import Workers
 from everypair.towers.base import Parameter
 from everypair.towers.embedding import Embedding
 from everypair.towers.fields import Solver, step_linear
@@ -131,7 +131,7 @@ class Core(ModeTower):
     def rotatable(self) -> int:
         return 0 if self._B.fixed else self.n_dims
 
-    def rotate(self, Q: np.ndarray) -> None:
+    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
         self._B.value[...] = self._B.value @ Q.astype(self._B.value.dtype)
 
 
@@ -157,7 +157,7 @@ class KronField(Field):
                 x = np.einsum("ce,ce...->c...", v, x)
             out[start:stop] = x
 
-        _by_chunks(workers, some, self.shape[0])
+        workers.chunks(self.shape[0], some)
         return out
 
     def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
@@ -227,14 +227,3 @@ def _row_kron(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _apply_to_axis(matrix: np.ndarray, tensor: np.ndarray, axis: int) -> np.ndarray:
     return np.moveaxis(np.tensordot(matrix, tensor, (1, axis)), 0, axis)
-
-
-def _by_chunks(workers: Workers, some: Any, n: int) -> None:
-    """Run ``some(start, stop)`` on ranges of a fixed size: products of matrices may depend on it."""
-    bounds = np.append(np.arange(0, max(n, 1), CHUNK), n)
-
-    def one(start: int, stop: int) -> None:
-        for j in range(start, stop):
-            some(int(bounds[j]), int(bounds[j + 1]))
-
-    workers.run(one, range(len(bounds)))

@@ -55,8 +55,13 @@ class Linear(Tower):
     def rotatable(self) -> int:
         return 0 if self._W.fixed else self.n_dims
 
-    def rotate(self, Q: np.ndarray) -> None:
-        self._W.value[...] = Q.T.astype(self._W.value.dtype) @ self._W.value
+    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
+        W, Qt = self._W.value, Q.T.astype(self._W.value.dtype)
+
+        def some(start: int, stop: int) -> None:
+            W[:, start:stop] = Qt @ W[:, start:stop]
+
+        workers.chunks(W.shape[1], some)
 
 
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:
