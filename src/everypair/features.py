@@ -142,6 +142,24 @@ class Field:
         raise NotImplementedError
 
 
+class Compressed:
+    """Compressed rows (or columns) of a sparse matrix, and the ranges that threads share them in."""
+
+    def __init__(self, indptr: np.ndarray, indices: np.ndarray, values: Values) -> None:
+        self.arrays = (indptr.astype(np.int64), indices, values)
+        self._ranges: dict[int, np.ndarray] = {}
+
+    def ranges(self, workers: Workers) -> np.ndarray:
+        if workers.n_threads not in self._ranges:
+            self._ranges[workers.n_threads] = workers.split(self.arrays[0])
+        return self._ranges[workers.n_threads]
+
+    def apply(self, kernel: Any, v: np.ndarray, workers: Workers) -> np.ndarray:
+        out = np.empty(len(self.arrays[0]) - 1, v.dtype)
+        workers.run(kernel, self.ranges(workers), *self.arrays, v, out)
+        return out
+
+
 class SparseField(Field):
     """A sparse matrix, compressed both ways."""
 
@@ -160,22 +178,22 @@ class SparseField(Field):
         self.one_hot = bool(np.all(np.diff(csr.indptr) <= 1))
         csc: Any = csr.tocsc()
         ones = bool(np.all(csr.data == 1.0))
-        self._rows = (csr.indptr.astype(np.int64), csr.indices, 1.0 if ones else csr.data)
-        self.columns = (csc.indptr.astype(np.int64), csc.indices, 1.0 if ones else csc.data)
+        self._rows = Compressed(csr.indptr, csr.indices, 1.0 if ones else csr.data)
+        self.columns = Compressed(csc.indptr, csc.indices, 1.0 if ones else csc.data)
 
     has_squares = True  # type: ignore[assignment]
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return _apply(columns.multiply, self._rows, v, workers)
+        return self._rows.apply(columns.multiply, v, workers)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return _apply(columns.multiply, self.columns, z, workers)
+        return self.columns.apply(columns.multiply, z, workers)
 
     def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return _apply(columns.multiply_squared, self._rows, v, workers)
+        return self._rows.apply(columns.multiply_squared, v, workers)
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return _apply(columns.multiply_squared, self.columns, z, workers)
+        return self.columns.apply(columns.multiply_squared, z, workers)
 
 
 class OperatorField(Field):
@@ -228,7 +246,7 @@ class OnesField(Field):
 
     def __init__(self, n_rows: int) -> None:
         self.shape = (n_rows, 1)
-        self.columns = (np.array([0, n_rows], np.int64), np.arange(n_rows, dtype=np.int64), 1.0)
+        self.columns = Compressed(np.array([0, n_rows]), np.arange(n_rows, dtype=np.int32), 1.0)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return np.full(self.shape[0], v[0])
@@ -269,13 +287,6 @@ def feature_weights(features: Features, row_weight: np.ndarray, exponent: float)
         name: field.multiply_squared_transposed(np.asarray(row_weight, np.float64), SERIAL)
         for name, field in features.fields.items()
     }
-
-
-def _apply(kernel: Any, matrix: tuple[np.ndarray, np.ndarray, Values], v: np.ndarray, workers: Workers) -> np.ndarray:
-    indptr, indices, values = matrix
-    out = np.empty(len(indptr) - 1, v.dtype)
-    workers.run(kernel, workers.split(indptr), indptr, indices, values, v, out)
-    return out
 
 
 def _float(dtype: np.dtype) -> type:

@@ -57,6 +57,17 @@ class Vectors:
         else:
             self._rows = None
 
+    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
+        """Turn the first dimensions: ``phi Q``."""
+        dims, k = self.dims, len(Q)
+        Qt = Q.T.astype(dims.dtype)
+
+        def some(start: int, stop: int) -> None:
+            dims[:k, start:stop] = Qt @ dims[:k, start:stop]
+
+        workers.chunks(dims.shape[1], some)
+        self.changed("dims")
+
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
         """``sum_c weight_c phi(c) phi(c)'`` in float64."""
         return self._sum(lambda x, w: (x * w) @ x.T, weight, workers)
@@ -180,7 +191,7 @@ class Side:
         m = 0.0 if not listed else 1.0 if weight is None else weight
         self._weight = _cast(objective.alpha0 * m, objective.dtype)
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
-        self._tiny = tiny(objective.dtype) if listed else -2.0
+        self._tiny = tiny(objective.dtype) if listed else np.nan
         self._bounds = self.workers.split(view.indptr)
         self._buffers: dict[str, np.ndarray] = {}
         self._scores = np.empty(0)
@@ -221,13 +232,14 @@ class Side:
         )  # fmt: skip
         return g, h
 
-    def slopes_pair(self, f: int, q: int) -> tuple[np.ndarray, ...]:
-        """``g_f, g_q, h_ff, h_fq, h_qq``: half gradients and half curvatures for two dimensions."""
-        out = tuple(self._buffer(name) for name in ("g", "g_q", "h", "h_fq", "h_qq"))
+    def slopes_pair(self, f: int, q: int) -> np.ndarray:
+        """Half gradients and half curvatures for two dimensions, a row each: ``g_f, g_q, h_ff, h_fq, h_qq, phi_f, 0, 0``."""
+        out = self._buffer("pair", (self.n_rows, 8))
         J, psi = self.gram, self.other.dims
         self._run(
             pairs.slopes_pair, self._indices, self._a, self._b, self._scores, psi[f], psi[q], self._weight,
-            self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q], *out,
+            self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q],
+            self.own.dims[f], out,
         )  # fmt: skip
         return out
 
@@ -320,13 +332,11 @@ class Side:
                 product += (self.gram[q, f] * delta).astype(product.dtype)
 
     def _along(self) -> np.ndarray:
-        if "along" not in self._buffers:
-            self._buffers["along"] = np.empty(len(self._indices), self.dtype)
-        return self._buffers["along"]
+        return self._buffer("along", (len(self._indices),))
 
-    def _buffer(self, name: str) -> np.ndarray:
+    def _buffer(self, name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
         if name not in self._buffers:
-            self._buffers[name] = np.empty(self.n_rows, self.dtype)
+            self._buffers[name] = np.empty(shape or self.n_rows, self.dtype)
         return self._buffers[name]
 
 

@@ -113,8 +113,7 @@ class ICD:
 
     def _rotate(self, Q: np.ndarray) -> None:
         for side in SIDES:
-            self.towers[side].rotate(Q, self.objective.workers)
-            self._place(side)
+            self.towers[side].rotate(Q, self.objective.vectors[side], self.objective.workers)
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:
         tolerance = len(eigenvalues) * float(np.finfo(self.objective.dtype).eps)

@@ -62,13 +62,21 @@ def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta)
 
 
 @leaf
-def step_machine(
-    start, stop, indptr, rows, values, penalty, eta, tiny, w, phi, g_f, g_q, h_ff, h_fq, h_qq, delta_f, delta_q
-):  # fmt: skip
+def _advance(state, c, u, v):
+    """``phi_f(c) += u`` and ``phi_q(c) += v``."""
+    state[c, 0] += state[c, 2] * u + state[c, 3] * v
+    state[c, 1] += state[c, 3] * u + state[c, 4] * v
+    state[c, 5] += u
+    state[c, 6] += u
+    state[c, 7] += v
+
+
+@leaf
+def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state):
     """As :func:`step_linear` for a factorization machine, where ``w_lf`` moves dimension f and the bias dimension q.
 
-    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2); ``phi`` is ``phi_f`` at the start of the
-    dimension, ``phi + delta_f`` its present value.
+    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2). A row of ``state`` is
+    ``g_f, g_q, h_ff, h_fq, h_qq, phi_f`` and the moves of ``phi_f`` and ``phi_q`` so far; all of it follows.
     """
     for j in range(start, stop):
         gradient = np.float64(0.0)
@@ -78,10 +86,10 @@ def step_machine(
         for p in range(indptr[j], indptr[j + 1]):
             c = rows[p]
             x = np.float64(pick(values, p))
-            d = np.float64(phi[c]) + delta_f[c] - x * before
-            gradient += x * (g_f[c] + d * g_q[c])
-            straight = h_ff[c] + d * d * h_qq[c]
-            mixed = 2.0 * d * h_fq[c]
+            d = state[c, 5] - x * before
+            gradient += x * (state[c, 0] + d * state[c, 1])
+            straight = state[c, 2] + d * d * state[c, 4]
+            mixed = 2.0 * d * state[c, 3]
             curvature += x * x * (straight + mixed)
             size += x * x * (straight + abs(mixed))
         if curvature <= tiny * size:
@@ -95,13 +103,15 @@ def step_machine(
         for p in range(indptr[j], indptr[j + 1]):
             c = rows[p]
             x = np.float64(pick(values, p))
-            d = np.float64(phi[c]) + delta_f[c] - x * before
             u = x * step
-            v = d * u
-            g_f[c] += h_ff[c] * u + h_fq[c] * v
-            g_q[c] += h_fq[c] * u + h_qq[c] * v
-            delta_f[c] += u
-            delta_q[c] += v
+            _advance(state, c, u, (state[c, 5] - x * before) * u)
+
+
+@leaf
+def advance_machine(start, stop, u, v, state):
+    """``phi_f += u`` and ``phi_q += v`` for all rows."""
+    for c in range(start, stop):
+        _advance(state, c, u[c], v[c])
 
 
 @leaf

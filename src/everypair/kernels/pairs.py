@@ -46,9 +46,13 @@ def slopes(
 @leaf
 def slopes_pair(
     start, stop, indptr, indices, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
-    curvature_ff, curvature_fq, curvature_qq, g_f, g_q, h_ff, h_fq, h_qq,
+    curvature_ff, curvature_fq, curvature_qq, phi, out,
 ):  # fmt: skip
-    """As :func:`slopes` for two dimensions at once, with the curvature between them."""
+    """As :func:`slopes` for two dimensions at once, with the curvature between them, and ``phi_f`` itself.
+
+    A row of ``out`` is ``g_f, g_q, h_ff, h_fq, h_qq, phi_f`` and two places for the moves of ``phi_f`` and ``phi_q``: features
+    visit rows in any order, and find all of it in one place.
+    """
     for c in range(start, stop):
         gf = np.float64(0.0)
         gq = np.float64(0.0)
@@ -65,11 +69,14 @@ def slopes_pair(
             fq += pick(a, p) * df * dq
             qq += pick(a, p) * dq * dq
         m = pick(weight, c)
-        g_f[c] = gf + m * pick(product_f, c)
-        g_q[c] = gq + m * pick(product_q, c)
-        h_ff[c] = max(ff + m * curvature_ff, 0.0)
-        h_fq[c] = fq + m * curvature_fq
-        h_qq[c] = max(qq + m * curvature_qq, 0.0)
+        out[c, 0] = gf + m * pick(product_f, c)
+        out[c, 1] = gq + m * pick(product_q, c)
+        out[c, 2] = max(ff + m * curvature_ff, 0.0)
+        out[c, 3] = fq + m * curvature_fq
+        out[c, 4] = max(qq + m * curvature_qq, 0.0)
+        out[c, 5] = phi[c]
+        out[c, 6] = 0.0
+        out[c, 7] = 0.0
 
 
 @leaf

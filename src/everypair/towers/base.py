@@ -96,8 +96,8 @@ class Tower(ABC):
         """How many leading dimensions may be turned by an orthogonal matrix, if the other tower turns along; 0: none."""
         return 0
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
-        """Turn the parameters such that the rotatable dimensions of ``phi`` become ``phi Q``."""
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
+        """Turn the parameters such that the rotatable dimensions of ``phi`` become ``phi Q``, and its vectors along."""
         raise NotImplementedError(f"{type(self).__name__} cannot be rotated")
 
     def l2(self) -> float:

@@ -131,8 +131,9 @@ class Core(ModeTower):
     def rotatable(self) -> int:
         return 0 if self._B.fixed else self.n_dims
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
         self._B.value[...] = self._B.value @ Q.astype(self._B.value.dtype)
+        vectors.rotate(Q, workers)
 
 
 class KronField(Field):

@@ -57,10 +57,11 @@ class Embedding(Tower):
     def rotatable(self) -> int:
         return 0 if self._W.fixed else self.n_dims
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
         W, Q = self._W.value, Q.astype(self._W.value.dtype)
 
         def some(start: int, stop: int) -> None:
             W[start:stop] = W[start:stop] @ Q
 
         workers.chunks(len(W), some)
+        vectors.changed("rows")

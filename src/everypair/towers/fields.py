@@ -36,7 +36,7 @@ def _by_feature(field: Field, solver: Solver) -> np.ndarray | None:
     if not isinstance(field, SparseField | OnesField):
         return None
     if field.one_hot:
-        return solver.workers.split(field.columns[0])
+        return field.columns.ranges(solver.workers)
     if solver.field_solver == "cd" or field.shape[1] == 1:
         return np.array([0, field.shape[1]])
     return None
@@ -51,10 +51,8 @@ def step_linear(
     """
     bounds = _by_feature(field, solver)
     if bounds is not None:
-        indptr, rows, values = field.columns  # type: ignore[attr-defined]
-        solver.workers.run(
-            columns.step_linear, bounds, indptr, rows, values, penalty, solver.step_size, w, g, h, delta
-        )  # fmt: skip
+        matrix = field.columns.arrays  # type: ignore[attr-defined]
+        solver.workers.run(columns.step_linear, bounds, *matrix, penalty, solver.step_size, w, g, h, delta)
         return
     if solver.field_solver == "cd":
         _step_dense_columns(field, w, penalty, g, h, delta, solver)
@@ -90,28 +88,10 @@ def _step_dense_columns(
         columns.step_linear(0, 1, indptr, rows, x, l2, solver.step_size, w[j : j + 1], g, h, delta)
 
 
-class Machine(NamedTuple):
-    """Derivatives of the loss in the factor dimension f and the bias dimension q, and ``phi_f`` before the moves."""
-
-    phi: np.ndarray
-    g_f: np.ndarray
-    g_q: np.ndarray
-    h_ff: np.ndarray
-    h_fq: np.ndarray
-    h_qq: np.ndarray
-    delta_f: np.ndarray
-    delta_q: np.ndarray
-
-    def advance(self, u: np.ndarray, v: np.ndarray) -> None:
-        """``phi_f += u`` and ``phi_q += v``."""
-        self.g_f[...] += self.h_ff * u + self.h_fq * v
-        self.g_q[...] += self.h_fq * u + self.h_qq * v
-        self.delta_f[...] += u
-        self.delta_q[...] += v
-
-
-def step_machine(field: Field, w: np.ndarray, penalty: Values, at: Machine, solver: Solver) -> None:
+def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
+
+    ``state`` is that of :meth:`~everypair.objective.Side.slopes_pair`, and follows the moves.
 
     One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
     step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
@@ -121,43 +101,37 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, at: Machine, solv
     """
     bounds = _by_feature(field, solver)
     if bounds is not None:
-        indptr, rows, values = field.columns  # type: ignore[attr-defined]
-        solver.workers.run(
-            columns.step_machine, bounds, indptr, rows, values, penalty, solver.step_size, tiny(w.dtype), w, *at
-        )  # fmt: skip
+        matrix = field.columns.arrays  # type: ignore[attr-defined]
+        solver.workers.run(columns.step_machine, bounds, *matrix, penalty, solver.step_size, tiny(w.dtype), w, state)
         return
     workers = solver.workers
     w[field.absent & (penalty == 0.0)] = 0.0
-    phi = at.phi + at.delta_f
-
-    def forward(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        u = field.multiply(d, workers)
-        return u, phi * u - field.multiply_squared(w * d, workers)
+    g_f, g_q, h_ff, h_fq, h_qq, phi = (state[:, j].copy() for j in range(6))
 
     def adjoint(z_f: np.ndarray, z_q: np.ndarray) -> np.ndarray:
         return field.multiply_transposed(z_f + phi * z_q, workers) - w * field.multiply_squared_transposed(z_q, workers)
 
     def apply(d: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        u, p = forward(d)
-        return adjoint(at.h_ff * u + at.h_fq * p, at.h_fq * u + at.h_qq * p) + penalty * d, (u, p)
+        u = field.multiply(d, workers)
+        p = phi * u - field.multiply_squared(w * d, workers)
+        return adjoint(h_ff * u + h_fq * p, h_fq * u + h_qq * p) + penalty * d, (u, p)
 
-    curvature = at.h_ff + 2 * phi * at.h_fq + phi * phi * at.h_qq
+    curvature = h_ff + 2 * phi * h_fq + phi * phi * h_qq
     diagonal = field.multiply_squared_transposed(np.maximum(curvature, 0.0), workers) + penalty
-    gradient = adjoint(at.g_f, at.g_q) + penalty * w
+    gradient = adjoint(g_f, g_q) + penalty * w
     found = conjugate_gradients(apply, -gradient, diagonal)
     if found is None:
         return
     direction, (u, p) = found
     r = 0.5 * (u * u - field.multiply_squared(direction * direction, workers))
     t = solver.step_size * lowest(
-        2 * (_dot(at.g_f, u) + _dot(at.g_q, p) + _dot(penalty * w, direction)),
-        2 * _dot(at.g_q, r) + _dot(at.h_ff * u, u) + 2 * _dot(at.h_fq * u, p) + _dot(at.h_qq * p, p)
-        + _dot(penalty * direction, direction),
-        2 * (_dot(at.h_fq * u, r) + _dot(at.h_qq * p, r)),
-        _dot(at.h_qq * r, r),
-    )  # fmt: skip
+        2 * (_dot(g_f, u) + _dot(g_q, p) + _dot(penalty * w, direction)),
+        2 * _dot(g_q, r) + _dot(h_ff * u, u) + 2 * _dot(h_fq * u, p) + _dot(h_qq * p, p) + _dot(penalty * direction, direction),
+        2 * (_dot(h_fq * u, r) + _dot(h_qq * p, r)),
+        _dot(h_qq * r, r),
+    )
     w += (t * direction).astype(w.dtype)
-    at.advance((t * u).astype(w.dtype), (t * p + t * t * r).astype(w.dtype))
+    columns.advance_machine(0, len(state), (t * u).astype(w.dtype), (t * p + t * t * r).astype(w.dtype), state)
 
 
 def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:

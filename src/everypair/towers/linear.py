@@ -55,13 +55,9 @@ class Linear(Tower):
     def rotatable(self) -> int:
         return 0 if self._W.fixed else self.n_dims
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
-        W, Qt = self._W.value, Q.T.astype(self._W.value.dtype)
-
-        def some(start: int, stop: int) -> None:
-            W[:, start:stop] = Qt @ W[:, start:stop]
-
-        workers.chunks(W.shape[1], some)
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
+        Vectors(dims=self._W.value).rotate(Q, workers)
+        vectors.rotate(Q, workers)
 
 
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:

@@ -19,7 +19,6 @@ from everypair.feedback import Values
 from everypair.objective import Side, Vectors
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
-from everypair.towers.fields import Machine as Slopes
 from everypair.towers.fields import Solver, step_linear, step_machine
 from everypair.towers.linear import columns_of, part, project
 
@@ -101,22 +100,15 @@ class Machine(Tower):
     def _step_factors(self, side: Side, f: int, solver: Solver) -> None:
         """Dimension f of the factors: each also moves the bias dimension through its pairwise terms."""
         side.track(self._q)
-        g_f, g_q, h_ff, h_fq, h_qq = side.slopes_pair(f, self._q)
-        phi = side.own.dims[f].copy()
-        delta_f, delta_q = np.zeros_like(phi), np.zeros_like(phi)
-        at_once = Slopes(phi, g_f, g_q, h_ff, h_fq, h_qq, delta_f, delta_q)
+        state = side.slopes_pair(f, self._q)
         for field, at in columns_of(self.features):
-            step_machine(field, self._W.value[f, at], part(self._W.penalty, at), at_once, solver)
-        side.move_pair(f, self._q, delta_f, delta_q)
+            step_machine(field, self._W.value[f, at], part(self._W.penalty, at), state, solver)
+        side.move_pair(f, self._q, state[:, 6].copy(), state[:, 7].copy())
 
     @property
     def rotatable(self) -> int:
         return 0 if self._W.fixed else self.n_dims - 2
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
-        W, Qt = self._W.value, Q.T.astype(self._W.value.dtype)
-
-        def some(start: int, stop: int) -> None:
-            W[:, start:stop] = Qt @ W[:, start:stop]
-
-        workers.chunks(W.shape[1], some)
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
+        Vectors(dims=self._W.value).rotate(Q, workers)
+        vectors.rotate(Q, workers)
