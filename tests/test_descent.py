@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from problems import MODELS, Problem, as_float, make, problems, shown
 
 OPTIONS: list[dict[str, Any]] = [
-    {},
-    {"rotate": False},
+    {"field_solver": "block"},
+    {"field_solver": "block", "rotate": False},
     {"block_size": 2},
     {"block_size": 5, "rotate": False},
     {"field_solver": "cd"},
     {"field_solver": "cd", "rotate": False},
-    {"order": "dimension"},
+    {"order": "dimension", "field_solver": "block"},
     {"order": "dimension", "field_solver": "cd"},
 ]
 

@@ -69,9 +69,11 @@ def test_an_operator_is_its_matrix(seed: int, name: str) -> None:
     X = np.where(random.random((5, 4)) < 0.6, random.normal(size=(5, 4)), 0.0)
     X[:, :2] += 0.1  # more than one feature in a row: solved as a block
     feedback = ep.Feedback([0, 1, 2, 3, 4], [0, 1, 0, 2, 1])
-    model = getattr(ep, name)(2, epochs=3, dtype="float64", regularization_exponent=1.0)
+    model = getattr(ep, name)(2, epochs=3, dtype="float64", regularization_exponent=1.0, field_solver="block")
     matrix, operator = (model.fit(feedback, contexts={"x": x}).history_[-1] for x in (X, Squared(X)))
     np.testing.assert_allclose(matrix[1:5], operator[1:5], rtol=1e-8)
+    always = model.set_params(field_solver="cd").fit(feedback, contexts={"x": Squared(X)}).history_[-1]
+    assert always[1:5] == operator[1:5]
 
 
 def test_an_operator_without_squares_goes_without_a_preconditioner() -> None:

@@ -140,8 +140,6 @@ def test_features(model: type) -> None:
         ep.Features({"a": sp.eye_array(3), "b": sp.eye_array(2)})
     with pytest.raises(TypeError, match="must hold numbers"):
         ep.Features({"a": sp.csr_array(np.eye(2, dtype=complex))})
-    with pytest.raises(ValueError, match="field_solver='cd' needs matrices: field 'op'"):
-        model(2, field_solver="cd").fit(GOOD, contexts={"op": aslinearoperator(np.eye(3))})
 
 
 def test_operators_without_squares() -> None:

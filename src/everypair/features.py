@@ -110,7 +110,8 @@ class Field:
     """A block X of feature columns: products with it, and its columns where it has any."""
 
     shape: tuple[int, int]
-    one_hot: bool
+    one_hot: bool  # at most one feature in each row
+    dense = False  # has :meth:`iterate_columns`
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""
@@ -221,13 +222,8 @@ class OperatorField(Field):
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return np.asarray(self._squared.rmatvec(z), z.dtype)
 
-    def check(self, field_solver: str, squares: bool) -> None:
-        if field_solver == "cd":
-            raise ValueError(
-                f"field_solver='cd' needs matrices: field {self._name!r} is an operator and has no columns to visit. "
-                f"Use field_solver='block'."
-            )
-        if squares and not self.has_squares:
+    def require_squares(self) -> None:
+        if not self.has_squares:
             raise ValueError(
                 f"field {self._name!r} is an operator without squares, which this model needs. Give the operator an attribute "
                 f"'squared': the operator whose entries are the squares of its own."
@@ -272,11 +268,11 @@ def as_field(name: str, matrix: Any) -> Field:
     )
 
 
-def check_solver(features: Features, field_solver: str, squares: bool) -> None:
-    """Refuse, before anything is computed, operators that lack what the fit will ask of them."""
+def require_squares(features: Features) -> None:
+    """Refuse, before anything is computed, operators that cannot give the products with squared entries."""
     for field in features.fields.values():
         if isinstance(field, OperatorField):
-            field.check(field_solver, squares)
+            field.require_squares()
 
 
 def feature_weights(features: Features, row_weight: np.ndarray, exponent: float) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everypair import validation as check
-from everypair.features import as_features, check_solver, feature_weights
+from everypair.features import as_features, feature_weights, require_squares
 from everypair.models.featured import Featured
 from everypair.models.separable import Setup, Towers, side_std
 from everypair.towers import Linear, Tower
@@ -40,7 +40,8 @@ class MFSI(Featured):
         if given is None:
             return setup.embedding(letter, k, side_std(k), weight)
         features = as_features(name, given, len(weight))
-        check_solver(features, setup.field_solver, squares=self.regularization_exponent > 0)
+        if self.regularization_exponent > 0:
+            require_squares(features)
         penalty = setup.regularization.of_features(letter, feature_weights(features, weight, self.regularization_exponent))
         W = setup.normal((features.n_features, k), side_std(k))
         return Linear(letter, features, W, penalty, setup.step_size, setup.field_solver)

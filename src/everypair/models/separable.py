@@ -83,7 +83,8 @@ class Separable(Model):
     order : {"side", "dimension"}
         All parameters of one side, then all of the other, or both sides dimension by dimension (Algorithms 2 and 3).
     field_solver : {"block", "cd"}
-        For fields in which features overlap: solve the field as a block, or one feature at a time.
+        For fields in which features overlap: solve the field as a block, or one feature at a time. Fields that are operators
+        have no features to visit, and are always blocks.
     init_std : float, optional
         Standard deviation of the start values; by default 0.1 / sqrt(k) for two sides, and such that scores start at the size of
         one for tensors, where the origin is a local minimum.

@@ -140,6 +140,7 @@ class KronField(Field):
     """The dense features ``kron(u[c1], v[c2], ...)`` of contexts, never stored."""
 
     one_hot = False
+    dense = True
     has_squares = True  # type: ignore[assignment]
 
     def __init__(self, tables: Sequence[np.ndarray], levels: Sequence[np.ndarray]) -> None:
@@ -197,6 +198,7 @@ class StackedField(Field):
     """The rows of one field followed by those of another."""
 
     one_hot = False
+    dense = True
     has_squares = True  # type: ignore[assignment]
 
     def __init__(self, top: KronField, bottom: KronField) -> None:

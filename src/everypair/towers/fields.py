@@ -54,7 +54,7 @@ def step_linear(
         matrix = field.columns.arrays  # type: ignore[attr-defined]
         solver.workers.run(columns.step_linear, bounds, *matrix, penalty, solver.step_size, w, g, h, delta)
         return
-    if solver.field_solver == "cd":
+    if solver.field_solver == "cd" and field.dense:
         _step_dense_columns(field, w, penalty, g, h, delta, solver)
         return
     workers = solver.workers
