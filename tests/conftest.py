@@ -12,8 +12,8 @@ COMPILED = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 SMALL = not COMPILED or os.environ.get("NUMBA_BOUNDSCHECK") == "1"
 
 common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("fixed", max_examples=60, derandomize=True, **common)
-settings.register_profile("small", max_examples=12, derandomize=True, **common)
+settings.register_profile("fixed", max_examples=25, derandomize=True, **common)
+settings.register_profile("small", max_examples=4, derandomize=True, **common)
 settings.register_profile("search", max_examples=1000, **common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("small" if SMALL else "fixed"))
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair import reference
 from everypair.models.separable import Separable
-from everypair.objective import Objective
+from everypair.objective import Objective, ObjectiveValue
 from everypair.parallel import Workers
 from everypair.solver import ICD
 
 MODELS = ["MF", "MFSI", "FM", "PARAFAC", "PARAFAC all", "Tucker", "Tucker all"]
+CONFIDENCES = ["above", "below", "equal", "mixed", "one"]
 Order = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -34,6 +35,7 @@ class Problem:
     weights: dict[str, Any]  # of each letter's entries in the loss, for the regularization exponent
     order: dict[str, Callable[[dict[str, np.ndarray]], Order]] = field(default_factory=dict)
     everything: ep.Feedback | None = None  # with every context listed (combinations="all")
+    raw: dict[str, Any] = field(default_factory=dict)  # cells, y, alpha, m, n as they were given
 
     @property
     def alpha0(self) -> float:
@@ -58,9 +60,17 @@ class Problem:
             if letter not in fixed
         }
 
-    def dense(self, parameters: dict[str, np.ndarray], fixed: tuple[str, ...] = ()) -> reference.Value:
+    def dense(self, parameters: dict[str, np.ndarray], fixed: tuple[str, ...] = ()) -> ObjectiveValue:
+        """The objective pair by pair, from the data as they were given."""
         p = as_float(parameters)
-        return reference.objective(self.score(p), self.dense_feedback, self.alpha0, p, self.penalties(fixed))
+        scores = self.score(p)
+        (c, i), y, alpha, m, n = self.raw["cells"].T, *(self.raw[key] for key in ("y", "alpha", "m", "n"))
+        explicit = float(np.sum(alpha * (scores[c, i] - y) ** 2))
+        unobserved = np.outer(np.ones(len(scores)) if m is None else m, np.ones(scores.shape[1]) if n is None else n)
+        unobserved[c, i] = 0.0
+        implicit = self.alpha0 * float(np.sum(unobserved * scores**2))
+        l2 = sum(float(np.sum(penalty * p[letter] ** 2)) for letter, penalty in self.penalties(fixed).items())
+        return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
     def scale(self, grams: tuple[np.ndarray, np.ndarray] | None = None) -> float:
         """What errors are relative to, beside the objective: without L2, also the size of what the Grams cancel."""
@@ -90,9 +100,16 @@ def shown(solver: ICD) -> dict[str, np.ndarray]:
 
 
 @st.composite
-def problems(draw: st.DrawFn, names: list[str] | None = None, positive: bool = False, max_size: int = 6) -> Problem:
+def problems(
+    draw: st.DrawFn,
+    name: str | None = None,
+    confidence: str | None = None,
+    positive: bool = False,
+    max_size: int = 6,
+    max_k: int = 4,
+) -> Problem:
     """Random problems; ``positive``: with some regularization and y well above zero."""
-    name = draw(st.sampled_from(names or MODELS))
+    name = name or draw(st.sampled_from(MODELS))
     strengths = [0.01, 0.1] if positive else [0.0, 0.01, 1.0]
     if name.startswith("Tucker"):
         strengths = strengths[-2:]  # without L2, core and factors may grow against each other beyond what float64 resolves
@@ -101,8 +118,8 @@ def problems(draw: st.DrawFn, names: list[str] | None = None, positive: bool = F
         seed=draw(st.integers(0, 10**6)),
         n_contexts=draw(st.integers(1, max_size)),
         n_items=draw(st.integers(1, max_size)),
-        k=draw(st.integers(1, 4)),
-        confidence=draw(st.sampled_from(["above", "below", "equal", "mixed", "one"])),
+        k=draw(st.integers(1, max_k)),
+        confidence=confidence or draw(st.sampled_from(CONFIDENCES)),
         weighted=draw(st.booleans()),
         strength=draw(st.sampled_from(strengths)),
         exponent=draw(st.sampled_from([0.0, 0.5, 1.0])),
@@ -153,9 +170,9 @@ def make(
     }
     context_weight, item_weight = feedback.total_weight(alpha0)
     maker = {"MF": _mf, "MFSI": _features, "FM": _features, "PARAFAC": _tensor, "Tucker": _tensor}[name.split()[0]]
-    if contexts is None:
-        return maker(name, random, feedback, options, context_weight, item_weight)
-    problem = maker(name, random, feedback, options, context_weight, item_weight, contexts, sizes)
+    tensor = () if contexts is None else (contexts, sizes)
+    problem = maker(name, random, feedback, options, context_weight, item_weight, *tensor)
+    problem.raw = {"cells": cells, "y": y, "alpha": alpha, "m": m, "n": n}
     if complete:
         _complete(problem, contexts, sizes, cells, y, alpha, n)
     return problem
@@ -252,6 +269,7 @@ def _complete(
     shape = (len(grid), problem.feedback.n_items)
     everything = ep.Feedback(rows, cells[:, 1], y, alpha, shape=shape, item_weight=n)
     problem.everything = everything
+    problem.raw["cells"] = np.stack([rows, cells[:, 1]], axis=1)
     problem.score = (reference.parafac if problem.model is ep.PARAFAC else reference.tucker)(grid)
     m, n_ = everything.total_weight(problem.alpha0)
     for j, letter in enumerate(["U", "V"] if len(sizes) == 2 else [f"U{j + 1}" for j in range(len(sizes))]):

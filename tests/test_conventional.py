@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from problems import Problem, as_float, problems, shown
+from hypothesis import strategies as st
+from problems import MODELS, Problem, as_float, problems, shown
 
 from everypair import reference
 
@@ -26,8 +27,10 @@ def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
         np.testing.assert_allclose(found[letter], value, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(value).max()), err_msg=letter)
 
 
-@given(problems(positive=True, max_size=5))
-def test_one_epoch_by_side(problem: Problem) -> None:
+@pytest.mark.parametrize("name", MODELS)
+@given(data=st.data())
+def test_one_epoch_by_side(name: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(name, positive=True, max_size=5, max_k=20 if name == "MF" else 3))
     solver = problem.solver(**ONE_BY_ONE)
     start = as_float(shown(solver))
     order = itertools.chain.from_iterable(steps(start) for steps in problem.order.values())
@@ -36,9 +39,11 @@ def test_one_epoch_by_side(problem: Problem) -> None:
     assert_same(shown(solver), expected)
 
 
-@given(problems(["MF", "MFSI", "FM"], positive=True, max_size=5))
-def test_one_epoch_by_dimension(problem: Problem) -> None:
+@pytest.mark.parametrize("name", ["MF", "MFSI", "FM"])
+@given(data=st.data())
+def test_one_epoch_by_dimension(name: str, data: st.DataObject) -> None:
     """Algorithms 2 and 3: both sides of a dimension before the next."""
+    problem = data.draw(problems(name, positive=True, max_size=5, max_k=3))
     solver = problem.solver(order="dimension", **ONE_BY_ONE)
     start = as_float(shown(solver))
     order = [step for letter in ("b", "w", "h") if letter in problem.order for step in problem.order[letter](start)]
@@ -50,7 +55,7 @@ def test_one_epoch_by_dimension(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("step_size", [0.5, 0.9])
-@given(problem=problems(["MF", "FM", "PARAFAC"], positive=True, max_size=4))
+@given(problem=problems(positive=True, max_size=4, max_k=2))
 def test_step_size(problem: Problem, step_size: float) -> None:
     solver = problem.solver(step_size=step_size, **ONE_BY_ONE)
     start = as_float(shown(solver))

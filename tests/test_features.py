@@ -116,3 +116,32 @@ def test_new_rows(name: str) -> None:
     model = getattr(ep, name)(2, epochs=2).fit(feedback, contexts={"x": matrix}, items={"z": matrix[:2]})
     np.testing.assert_array_equal(model.context_vectors({"x": matrix[[2, 0, 2, 1]]}), model.phi_[[2, 0, 2, 1]])
     np.testing.assert_array_equal(model.item_vectors({"z": matrix[[1, 1]]}), model.psi_[[1, 1]])
+
+
+def test_features_are_not_touched() -> None:
+    """Unsorted, with a stored zero, and read-only: what products of sparse matrices look like."""
+    parts = np.array([2.0, 1.0, 0.0, 3.0]), np.array([1, 0, 1, 0]), np.array([0, 2, 3, 4])
+    for part in parts:
+        part.flags.writeable = False
+    X = sp.csr_array(parts, shape=(3, 2), copy=False)
+    before = X.toarray()
+    ep.FM(2, epochs=1).fit(ep.Feedback([0, 1, 2], [0, 1, 0]), contexts=X)
+    np.testing.assert_array_equal(X.toarray(), before)
+
+
+def test_order_of_fields_does_not_matter() -> None:
+    A, B = np.array([[1.0], [0.0], [1.0]]), np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+    model = ep.MFSI(2, epochs=1).fit(ep.Feedback([0, 1, 2], [0, 1, 0]), contexts={"a": A, "b": B})
+    np.testing.assert_array_equal(model.context_vectors({"b": B, "a": A}), model.phi_)
+
+
+@pytest.mark.parametrize("name", ["MFSI", "FM"])
+def test_no_features_at_all(name: str) -> None:
+    model = getattr(ep, name)(2, epochs=2).fit(ep.Feedback([0, 1], [0, 1]), contexts=sp.csr_array((2, 0)))
+    assert np.isfinite(model.history_[-1].objective)
+
+
+def test_operators_have_no_rows_to_take() -> None:
+    X = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    model = ep.MFSI(2, epochs=1).fit(ep.Feedback([0, 1, 2], [0, 1, 0]), contexts={"x": Squared(X)})
+    assert model.recommend([0, 2], n=2)[0].shape == (2, 2)

@@ -115,3 +115,33 @@ def test_from_scipy_does_not_touch_the_matrix() -> None:
 def test_any_integer_type(kind: type) -> None:
     feedback = ep.Feedback(np.array([0, 2], kind), np.array([1, 0], kind))
     assert feedback.shape == (3, 2)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.dtype(">i4"), np.int64])
+def test_any_integer_type_of_levels(kind: type) -> None:
+    """More contexts than a small type can count."""
+    n = 300
+    contexts = np.stack([np.arange(n) // 100, np.arange(n) % 100], axis=1)
+    feedback = ep.Feedback(np.arange(n), np.arange(n) % 7)
+    found, expected = (ep.PARAFAC(2, epochs=3).fit(feedback, c).phi_ for c in (contexts.astype(kind), contexts))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_weights_are_copies() -> None:
+    weight = np.ones(2)
+    feedback = ep.Feedback([0, 1], [0, 1], context_weight=weight)
+    weight[0] = -5.0
+    assert feedback.context_weight[0] == 1.0
+
+
+def test_merged_events_count_as_often_as_they_occurred() -> None:
+    """Summed in one context, or in contexts merged later: the same L2 with an exponent."""
+    summed = ep.Feedback([0, 0, 0], [0, 0, 1], duplicates="sum")
+    merged = ep.Feedback([0, 1, 2], [0, 0, 1]).merge_contexts([0, 0, 0])
+    np.testing.assert_array_equal(summed.context_count, merged.context_count)
+    np.testing.assert_array_equal(summed.item_count, merged.item_count)
+
+
+def test_float32_values_are_multiplied_in_float64() -> None:
+    y, alpha = np.float32([0.1, 0.3]), np.float32([0.7, 0.9])
+    np.testing.assert_array_equal(ep.Feedback([0, 1], [0, 1], y, alpha).b, alpha.astype(float) * y.astype(float))

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from problems import MODELS, Problem, make, problems
+from problems import CONFIDENCES, MODELS, Problem, make, problems
+
+from everypair import reference
 
 
 def assert_dense(problem: Problem, model: object, tolerance: float, fixed: tuple[str, ...] = ()) -> None:
@@ -18,14 +20,29 @@ def assert_dense(problem: Problem, model: object, tolerance: float, fixed: tuple
         assert abs(getattr(record, part) - getattr(dense, part)) <= tolerance * scale, part
 
 
-@given(problems(), st.integers(1, 3))
-def test_objective_and_parts_equal_the_dense_evaluation(problem: Problem, epochs: int) -> None:
-    assert_dense(problem, problem.fit(epochs=epochs), 1e-9)
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("name", MODELS)
+@given(data=st.data())
+def test_objective_and_parts_equal_the_dense_evaluation(name: str, confidence: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(name, confidence))
+    orders = [{}, {"rotate": False}] + [{"order": "dimension"}] * (name in ("MF", "MFSI", "FM"))
+    assert_dense(problem, problem.fit(epochs=data.draw(st.integers(1, 3)), **data.draw(st.sampled_from(orders))), 1e-9)
 
 
-@given(problems(positive=True), st.integers(1, 4))
-def test_objective_in_float32(problem: Problem, epochs: int) -> None:
-    assert_dense(problem, problem.fit(epochs=epochs, dtype="float32"), 1e-4)
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("name", MODELS)
+@given(data=st.data())
+def test_objective_in_float32(name: str, confidence: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(name, confidence, positive=True))
+    assert_dense(problem, problem.fit(epochs=data.draw(st.integers(1, 4)), dtype="float32"), 1e-4)
+
+
+@given(problems())
+def test_the_reference_agrees_too(problem: Problem) -> None:
+    parameters = problem.fit(epochs=1).parameters_
+    p = {letter: np.asarray(value, float) for letter, value in parameters.items()}
+    found = reference.objective(problem.score(p), problem.dense_feedback, problem.alpha0, p, problem.penalties())
+    np.testing.assert_allclose(found, problem.dense(p), rtol=1e-9, atol=1e-9 * problem.feedback.constant)
 
 
 @given(problems())

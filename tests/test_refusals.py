@@ -42,6 +42,11 @@ NAN = float("nan")
         ({"context_weight": [1.0, -1.0]}, ["context_weight", "negative", "-1.0", "position 1"]),
         ({"item_weight": [1.0, NAN]}, ["item_weight", "finite", "position 1"]),
         ({"item_weight": [1.0]}, ["item_weight", "length 2"]),
+        ({"y": True}, ["y must be a number, got True"]),
+        ({"y": 10**400}, ["y", "finite"]),
+        ({"y": np.ma.masked_array([1.0, 2.0], [False, True])}, ["y", "masked", "position 1"]),
+        ({"context": np.ma.masked_array([0, 1], [True, False])}, ["context", "masked", "position 0"]),
+        ({"context": np.array([0, 2**64 - 1], np.uint64)}, ["context", "64-bit"]),
         ({"duplicates": "keep"}, ["duplicates", "'keep'", "'sum'"]),
     ],
 )  # fmt: skip
@@ -57,6 +62,10 @@ def test_feedback_methods() -> None:
         ep.Feedback.from_scipy([[1]])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="same cells"):
         ep.Feedback.from_scipy(sp.eye_array(2), alpha=sp.csr_array([[0, 1], [1, 0]]))
+    with pytest.raises(TypeError, match="alpha must be a number or a sparse matrix"):
+        ep.Feedback.from_scipy(sp.eye_array(2), alpha=[1.0, 2.0])
+    with pytest.raises(TypeError, match="matrix must hold numbers, got dtype complex128"):
+        ep.Feedback.from_scipy(sp.csr_array(np.eye(2, dtype=complex)))
     with pytest.raises(ValueError, match=r"one entry per context \(3\), got 1"):
         GOOD.merge_contexts([0])
 
@@ -84,6 +93,7 @@ def test_feedback_methods() -> None:
         ({"dtype": "int8"}, ["dtype", "'int8'"]),
         ({"random_state": -1}, ["random_state", "-1"]),
         ({"random_state": "seed"}, ["random_state", "'seed'"]),
+        ({"rotate": "no"}, ["rotate", "'no'"]),
         ({"n_threads": 0}, ["n_threads", "at least 1", "0"]),
         ({"init_std": -1.0}, ["init_std", "-1.0"]),
     ],
@@ -107,6 +117,7 @@ def test_model_arguments(options: dict[str, Any], words: list[str]) -> None:
         ({"fixed": {"W": np.full((3, 2), NAN)}}, ["fixed['W']", "finite", "(0, 0)"]),
         ({"fixed": {"W": np.full((3, 2), "a")}}, ["fixed['W']", "numbers"]),
         ({"fixed": [1]}, ["fixed", "mapping"]),
+        ({"start": {"W": np.full((3, 2), 1e39)}}, ["start['W']", "float32", "(0, 0)"]),
         ({"callback": 3}, ["callback", "3"]),
     ],
 )  # fmt: skip
@@ -138,6 +149,10 @@ def test_features(model: type) -> None:
         fit(GOOD, items={})
     with pytest.raises(ValueError, match=r"same number of rows, got {'a': 3, 'b': 2}"):
         ep.Features({"a": sp.eye_array(3), "b": sp.eye_array(2)})
+    with pytest.raises(TypeError, match="names of fields must be strings, got 1"):
+        ep.Features({1: sp.eye_array(2), "1": sp.eye_array(2)})
+    with pytest.raises(ValueError, match=r"regularization\['W'\] is ambiguous"):
+        model(2, regularization={"default": 1.0, "W": 1.0}).fit(GOOD, contexts={"W": sp.eye_array(3)})
     with pytest.raises(TypeError, match="must hold numbers"):
         ep.Features({"a": sp.csr_array(np.eye(2, dtype=complex))})
 
@@ -161,6 +176,8 @@ def test_contexts_of_tensors(model: type) -> None:
         model(2).fit(GOOD, contexts=[[0, 0], [0, -1], [1, 1]])
     with pytest.raises(ValueError, match=r"contexts\[:, 1\] must be below 1, got 1"):
         model(2).fit(GOOD, contexts=pairs, levels=(2, 1))
+    with pytest.raises(TypeError, match="levels must be a sequence of integers"):
+        model(2).fit(GOOD, contexts=pairs, levels=3)
     with pytest.raises(ValueError, match="must have 3 columns"):
         model(2).fit(GOOD, contexts=pairs, levels=(2, 1, 1))
     with pytest.raises(ValueError, match=r"\(0, 1\) is at rows 1 and 2"):
@@ -205,7 +222,32 @@ def test_requests_to_models() -> None:
 def test_coview_contexts() -> None:
     with pytest.raises(ValueError, match=r"one previous item per context \(3\)"):
         ep.CoView().fit(GOOD, contexts=[1])
-    with pytest.raises(ValueError, match="contexts must be at least -1"):
+    with pytest.raises(ValueError, match=r"contexts must be an item \(below 3\), or -1 for none, got -2 at position 2"):
         ep.CoView().fit(GOOD, contexts=[0, 1, -2])
+    with pytest.raises(ValueError, match="got 7 at position 1"):
+        ep.CoView().fit(GOOD, contexts=[0, 7, 1])
     with pytest.raises(TypeError, match="integers"):
         ep.CoView().fit(GOOD, contexts=[0.5, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("feedback", "options", "arguments"),
+    [
+        ({"y": 1e30}, {}, {}),
+        ({"y": 1e39}, {}, {}),
+        ({"alpha": 1e39}, {}, {}),
+        ({"item_weight": [1e200] * 3}, {}, {}),
+        ({}, {"unobserved_weight": 1e300}, {}),
+        ({}, {}, {"contexts": np.full((3, 2), 1e39)}),
+        ({}, {}, {"contexts": {"op": aslinearoperator(np.full((3, 2), NAN))}}),
+    ],
+)
+def test_what_does_not_fit_into_the_precision(feedback: Any, options: Any, arguments: Any) -> None:
+    """An error instead of a model of NaN, and the model is what it was."""
+    model = ep.MFSI(2, epochs=2).fit(GOOD)
+    before = model.phi_
+    too_large = ep.Feedback([0, 1, 2], [0, 1, 2], **feedback)
+    with pytest.raises(ep.DivergedError, match=r"too large for float32.*use dtype='float64'"):
+        model.set_params(epochs=5, **options).fit(too_large, **arguments)
+    np.testing.assert_array_equal(model.phi_, before)
+    assert len(model.history_) == 2

@@ -3,7 +3,7 @@
 from everypair.features import Features
 from everypair.feedback import Feedback
 from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Tucker
-from everypair.solver import Epoch
+from everypair.solver import DivergedError, Epoch
 
 __version__ = "0.1.0"
 
@@ -13,6 +13,7 @@ __all__ = [
     "MFSI",
     "PARAFAC",
     "CoView",
+    "DivergedError",
     "Epoch",
     "Features",
     "Feedback",

@@ -50,7 +50,10 @@ class Features:
     def __init__(self, fields: Mapping[str, Any]) -> None:
         if not isinstance(fields, Mapping) or not fields:
             raise TypeError(f"fields must be a mapping of names to matrices, with at least one entry, got {fields!r}.")
-        self.fields: dict[str, Field] = {str(name): as_field(str(name), matrix) for name, matrix in fields.items()}
+        for name in fields:
+            if not isinstance(name, str):
+                raise TypeError(f"names of fields must be strings, got {name!r} of type {type(name).__name__}.")
+        self.fields: dict[str, Field] = {name: as_field(name, matrix) for name, matrix in fields.items()}
         self.is_identity = False
         rows = {name: field.shape[0] for name, field in self.fields.items()}
         if len(set(rows.values())) > 1:
@@ -76,6 +79,11 @@ class Features:
         features.is_identity = True
         return features
 
+    def take(self, index: np.ndarray) -> Features | None:
+        """The features of some rows; None where a field is an operator, which has no rows to take."""
+        parts = {name: field.take(index) for name, field in self.fields.items() if isinstance(field, SparseField)}
+        return Features(parts) if len(parts) == len(self.fields) else None
+
     def __repr__(self) -> str:
         return f"Features({self.n_rows:,} rows: {', '.join(f'{name} {width:,}' for name, width in self.widths.items())})"
 
@@ -96,14 +104,14 @@ def as_features(name: str, features: Any, n_rows: int | None = None) -> Features
 def like(name: str, features: Any, trained: Features) -> Features:
     """Features of other rows, with the fields that were trained on; row numbers where each row was its own feature."""
     if trained.is_identity and not isinstance(features, Features | Mapping):
-        rows = check.indices(name, features, trained.n_rows)
+        rows = check.indices(name, np.atleast_1d(features), trained.n_rows)
         ((field, width),) = trained.widths.items()
         one_hot = sp.csr_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(len(rows), width))
         return Features({field: one_hot})
     features = as_features(name, features)
     if features.widths != trained.widths:
         raise ValueError(f"{name} must have the fields trained on, {trained.widths}, got {features.widths}.")
-    return features
+    return Features({field: features.fields[field] for field in trained.fields})
 
 
 class Field:
@@ -112,6 +120,7 @@ class Field:
     shape: tuple[int, int]
     one_hot: bool  # at most one feature in each row
     dense = False  # has :meth:`iterate_columns`
+    has_squares = True  # has the products with squared entries
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""
@@ -127,10 +136,6 @@ class Field:
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``(X^2)' z``, entries squared."""
-        raise NotImplementedError
-
-    @property
-    def has_squares(self) -> bool:
         raise NotImplementedError
 
     @cached_property
@@ -165,7 +170,7 @@ class SparseField(Field):
     """A sparse matrix, compressed both ways."""
 
     def __init__(self, name: str, matrix: Any) -> None:
-        csr: Any = sp.csr_array(matrix)
+        csr: Any = sp.csr_array(matrix, copy=True)
         if csr.dtype.kind not in "fiub":
             raise TypeError(f"field {name!r} must hold numbers, got dtype {csr.dtype}.")
         csr = sp.csr_array((csr.data.astype(_float(csr.dtype)), csr.indices, csr.indptr), shape=csr.shape)
@@ -182,7 +187,11 @@ class SparseField(Field):
         self._rows = Compressed(csr.indptr, csr.indices, 1.0 if ones else csr.data)
         self.columns = Compressed(csc.indptr, csc.indices, 1.0 if ones else csc.data)
 
-    has_squares = True  # type: ignore[assignment]
+    def take(self, index: np.ndarray) -> SparseField:
+        """Some of the rows."""
+        indptr, indices, values = self._rows.arrays
+        data = np.broadcast_to(values, len(indices))
+        return SparseField("rows", sp.csr_array((data, indices, indptr), shape=self.shape)[index])
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._rows.apply(columns.multiply, v, workers)
@@ -205,10 +214,7 @@ class OperatorField(Field):
     def __init__(self, name: str, operator: Operator) -> None:
         self.shape = (int(operator.shape[0]), int(operator.shape[1]))
         self._name, self._operator = name, operator
-
-    @property
-    def has_squares(self) -> bool:
-        return getattr(self._operator, "squared", None) is not None
+        self.has_squares = getattr(operator, "squared", None) is not None
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return np.asarray(self._operator.matvec(v), v.dtype)
@@ -238,7 +244,6 @@ class OnesField(Field):
     """A single feature that every row has: the global bias."""
 
     one_hot = False
-    has_squares = True  # type: ignore[assignment]
 
     def __init__(self, n_rows: int) -> None:
         self.shape = (n_rows, 1)

@@ -74,18 +74,20 @@ class Feedback:
         n_contexts = int(context.max()) + 1 if n_contexts is None else n_contexts
         n_items = int(item.max()) + 1 if n_items is None else n_items
         weights = [
-            None if weight is None else check.reals(name, weight, n, nonnegative=True)
+            None if weight is None else check.reals(name, weight, n, nonnegative=True).copy()
             for name, weight, n in (
                 ("context_weight", context_weight, n_contexts),
                 ("item_weight", item_weight, n_items),
             )
         ]
         with np.errstate(over="ignore", invalid="ignore"):
-            b = alpha * y
-            constant = b * y * len(context) if np.ndim(b) == 0 else float(np.sum(np.float64(b) * y))
+            b = np.float64(alpha) * y
+            constant = b * y * len(context) if np.ndim(b) == 0 else float(np.sum(b * y))
         if not np.isfinite(constant):
             raise ValueError("alpha * y * y overflows: y and alpha are too large to square and add up. Rescale them.")
-        self._assemble((n_contexts, n_items), context, item, alpha, b, float(constant), weights, duplicates)
+        self._assemble(
+            (n_contexts, n_items), context, item, alpha, b if np.ndim(b) else float(b), float(constant), weights, duplicates
+        )
 
     def _assemble(
         self,
@@ -111,6 +113,7 @@ class Feedback:
         stable_order(item, compress(item, shape[1]), np.arange(len(item), dtype=index), by_item)
         order = np.empty_like(by_item)
         indptr = compress(context, shape[0])
+        counts = counts or (np.diff(indptr), np.bincount(item, minlength=shape[1]))
         stable_order(context, indptr, by_item, order)
         indices = item[order]
         alpha, b = _take(alpha, order), _take(b, order)
@@ -141,7 +144,7 @@ class Feedback:
         stable_order(indices, columns, np.arange(len(indices), dtype=index), transposed)
         self.by_context = Pairs(indptr, indices, None)
         self.by_item = Pairs(columns, rows[transposed], transposed)
-        self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
+        self.context_count, self.item_count = counts
 
     @classmethod
     def from_scipy(cls, matrix: Any, alpha: Any = 1.0, **options: Any) -> Feedback:
@@ -151,7 +154,9 @@ class Feedback:
         """
         if not sp.issparse(matrix):
             raise TypeError(f"matrix must be a scipy sparse matrix, got {type(matrix).__name__}.")
-        y = matrix.tocsr(copy=True)
+        if matrix.dtype.kind not in "fiub":
+            raise TypeError(f"matrix must hold numbers, got dtype {matrix.dtype}.")
+        y = matrix.astype(np.float64).tocsr(copy=True)
         y.sum_duplicates()
         if sp.issparse(alpha):
             weights = alpha.tocsr(copy=True)
@@ -160,6 +165,8 @@ class Feedback:
             if not (same and np.array_equal(weights.indices, y.indices)):
                 raise ValueError("alpha must store the same cells as matrix; a stored cell of one is missing in the other.")
             alpha = weights.data
+        elif np.ndim(alpha) > 0:
+            raise TypeError("alpha must be a number or a sparse matrix that stores the same cells as matrix, got an array.")
         rows = np.repeat(np.arange(y.shape[0]), np.diff(y.indptr))
         values: Any = y.data
         if values.size and np.all(values == values[0]):

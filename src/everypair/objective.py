@@ -72,6 +72,10 @@ class Vectors:
         """``sum_c weight_c phi(c) phi(c)'`` in float64."""
         return self._sum(lambda x, w: (x * w) @ x.T, weight, workers)
 
+    def gram_row(self, f: int, weight: Values, workers: Workers) -> np.ndarray:
+        """One row of the Gram."""
+        return self._sum(lambda x, w: x @ (x[f] * w), weight, workers)
+
     def norms(self, weight: Values, workers: Workers) -> np.ndarray:
         """The diagonal of the Gram."""
         return self._sum(lambda x, w: np.sum(x * x * w, axis=1), weight, workers)
@@ -89,7 +93,7 @@ class Vectors:
         return workers.sum(n, some)
 
 
-class Value(NamedTuple):
+class ObjectiveValue(NamedTuple):
     """The objective and its parts: weighted squares on observed pairs, on unobserved pairs, and of the parameters."""
 
     objective: float
@@ -119,7 +123,7 @@ class Objective:
         self._covered = _cast(feedback.unobserved(), dtype)
         self._alpha = _cast(feedback.alpha, dtype)
         a = _cast(feedback.alpha - alpha0 * feedback.unobserved(), dtype)
-        b = _cast(feedback.b, dtype)
+        b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)
         permutation = feedback.by_item.order
@@ -144,19 +148,19 @@ class Objective:
             pairs.score_pairs, self.workers.split(indptr), indptr, indices, phi, psi, self._scores
         )  # fmt: skip
 
-    def value(self, l2: float) -> Value:
+    def value(self, l2: float) -> ObjectiveValue:
         """The exact objective, as a dense evaluation over all pairs would give it."""
         self._bring_scores_to("context")
         blocks = -(-len(self._scores) // LOSS_BLOCK)
         fit, overlap = np.empty(blocks), np.empty(blocks)
         self.workers.run(
-            pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, _cast(self.feedback.b, self.dtype), self._covered,
+            pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered,
             self._scores, fit, overlap,
         )  # fmt: skip
-        explicit = float(fit.sum()) + self.feedback.constant
+        explicit = max(float(fit.sum()) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
         everything = float(np.sum(self.grams["context"] * self.grams["item"]))
-        implicit = self.alpha0 * (everything - float(overlap.sum()))
-        return Value(explicit + implicit + l2, explicit, implicit, l2)
+        implicit = max(self.alpha0 * (everything - float(overlap.sum())), 0.0)
+        return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
     def _bring_scores_to(self, order: str) -> None:
         if order != self._order:
@@ -200,6 +204,7 @@ class Side:
     def open(self, scores: np.ndarray) -> Side:
         self._scores = scores
         self._tracked = {}
+        self.moved: set[int] = set()  # dimensions
         return self
 
     @property
@@ -297,7 +302,7 @@ class Side:
         J, psi = self.gram, self.other.rows
         rest = (self._weight, penalty, eta, self._tiny, W)
         if block_size == 1:
-            a, b = np.atleast_1d(self._a).astype(psi.dtype), np.atleast_1d(self._b).astype(psi.dtype)
+            a, b = (np.asarray(np.atleast_1d(x), psi.dtype) for x in (self._a, self._b))
             diagonal = np.count_nonzero(J - np.diag(np.diag(J))) == 0
             weights = (a, np.ndim(self._a), b, np.ndim(self._b))
             self._run(rows.sweep, self._indices, *weights, self._scores, rows.padded(psi), J, diagonal, *rest)
@@ -327,6 +332,7 @@ class Side:
     def _advance(self, f: int, delta: np.ndarray) -> None:
         self.own.dims[f] += delta
         self.own.changed("dims")
+        self.moved.add(f)
         for q, product in self._tracked.items():
             if np.ndim(product):
                 product += (self.gram[q, f] * delta).astype(product.dtype)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from everypair.feedback import Feedback
-from everypair.objective import Value
+from everypair.objective import ObjectiveValue
+from everypair.towers.modes import mode_letters
 
 Parameters = dict[str, np.ndarray]
 Score = Callable[[Parameters], np.ndarray]
@@ -53,7 +54,7 @@ def parafac(contexts: Any) -> Score:
     contexts = np.asarray(contexts)
 
     def score(p: Parameters) -> np.ndarray:
-        phi = np.multiply.reduce([p[letter][contexts[:, j]] for j, letter in enumerate(_letters(contexts))])
+        phi = np.multiply.reduce([p[letter][contexts[:, j]] for j, letter in enumerate(mode_letters(contexts.shape[1]))])
         return phi @ p["W"].T
 
     return score
@@ -67,7 +68,7 @@ def tucker(contexts: Any) -> Score:
         phi = []
         for levels in contexts:
             tensor = p["B"]
-            for letter, level in zip(_letters(contexts), levels, strict=True):
+            for letter, level in zip(mode_letters(contexts.shape[1]), levels, strict=True):
                 tensor = np.tensordot(p[letter][level], tensor, axes=1)
             phi.append(tensor)
         return np.array(phi) @ p["W"].T
@@ -81,7 +82,7 @@ def objective(
     alpha0: float,
     parameters: Parameters | None = None,
     penalties: Penalties | None = None,
-) -> Value:
+) -> ObjectiveValue:
     """The loss of Section 3.3 and its parts, summed over every pair."""
     alpha, b, unobserved = _dense(feedback)
     explicit = float(np.sum(alpha * scores**2 - 2 * b * scores)) + feedback.constant
@@ -89,7 +90,7 @@ def objective(
     l2 = 0.0
     for letter, penalty in (penalties or {}).items():
         l2 += float(np.sum(penalty * np.asarray((parameters or {})[letter], float) ** 2))
-    return Value(explicit + implicit + l2, explicit, implicit, l2)
+    return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
 
 def coordinate_descent(
@@ -135,8 +136,3 @@ def _dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     b[cells] = feedback.b
     unobserved[cells] -= feedback.unobserved()
     return alpha, b, unobserved
-
-
-def _letters(contexts: np.ndarray) -> list[str]:
-    n = contexts.shape[1]
-    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]

@@ -16,6 +16,8 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Values
 
+LETTERS = ("b", "w", "W", "h", "H")  # of the models whose parameters have fields
+
 
 class Regularization:
     """The user's ``regularization`` and exponent, resolved for the parameters of a model.
@@ -34,6 +36,11 @@ class Regularization:
     def strength(self, letter: str, field: str | None = None) -> float:
         """lambda for a parameter, in a field if it has fields."""
         keys = [letter, "default"] if field is None else [f"{letter}.{field}", field, letter, "default"]
+        if field in LETTERS and field in self._given:
+            raise ValueError(
+                f"regularization[{field!r}] is ambiguous: {field!r} is the letter of a parameter and the name of a field. "
+                f"Rename the field."
+            )
         found = [key for key in keys if key in self._given]
         self._used.update(found)
         if found:
@@ -43,9 +50,9 @@ class Regularization:
             f"{', '.join(map(repr, self._given))}. Add one of {', '.join(map(repr, keys))}."
         )
 
-    def of(self, letter: str, weight: Values) -> Values:
+    def of(self, letter: str, weight: Values, field: str | None = None) -> Values:
         """L2 weights for rows of the given weight: a number if all are the same."""
-        return self._scale(self.strength(letter), weight)
+        return self._scale(self.strength(letter, field), weight)
 
     def of_features(self, letter: str, weights: dict[str, np.ndarray]) -> Values:
         """L2 weights for features, given their weights by field."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import event
 
-from everypair.objective import OTHER, Objective, Value
+from everypair.objective import OTHER, Objective, ObjectiveValue
 from everypair.progress import Progress
 from everypair.towers.base import Tower
 
@@ -48,8 +48,8 @@ class ICD:
         self.objective = objective
         self.towers = {"context": context, "item": item}
         self.order = order
-        free = any(tower.rotatable == 0 for tower in self.towers.values())
-        self.rotate = rotate and order == "side" and not free and context.rotatable == item.rotatable
+        agreed = context.rotatable == item.rotatable > 0
+        self.rotate = rotate and order == "side" and agreed
         feedback = objective.feedback
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
         for side in SIDES:
@@ -75,11 +75,12 @@ class ICD:
         for block in dict.fromkeys(plans["context"] + plans["item"]):
             for side in SIDES:
                 if block in plans[side]:
-                    self.towers[side].step(self.objective.side(side), block)
-                    self._update_gram(side)
+                    view = self.objective.side(side)
+                    self.towers[side].step(view, block)
+                    self._update_gram_of(side, view.moved)
                     yield side
 
-    def value(self) -> Value:
+    def value(self) -> ObjectiveValue:
         return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
 
     def _place(self, side: str) -> None:
@@ -88,6 +89,12 @@ class ICD:
     def _update_gram(self, side: str) -> None:
         vectors, workers = self.objective.vectors[side], self.objective.workers
         self.objective.grams[side] = self.towers[side].gram(vectors, self._weights[side], workers)
+
+    def _update_gram_of(self, side: str, dims: set[int]) -> None:
+        """The rows and columns of J that belong to moved dimensions: O(|C| K) for each, as Algorithm 2 has it."""
+        vectors, J = self.objective.vectors[side], self.objective.grams[side]
+        for f in sorted(dims):
+            J[f] = J[:, f] = vectors.gram_row(f, self._weights[side], self.objective.workers)
 
     def _turn(self, other: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram, which becomes diagonal. Scores do not change.
@@ -128,37 +135,49 @@ class ICD:
         vectors, workers = self.objective.vectors[side], self.objective.workers
         return self.towers[side].norms(vectors, self._weights[side], workers)[:k]
 
-    def run(
-        self, epochs: int, tol: float = 0.0, callback: Callable[[Epoch], Any] | None = None, label: str = ""
-    ) -> tuple[list[Epoch], str]:
-        """Epochs until done, and the reason for stopping.
+    def run(self, epochs: int, tol: float, after_epoch: Callable[[Epoch], bool], label: str = "") -> str:
+        """Epochs until done; returns the reason for stopping.
 
-        That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (it returned
-        True after an epoch), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once.
+        That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (``after_epoch``
+        returned True), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once.
         """
-        history: list[Epoch] = []
-        previous = self.value().objective
-        reason = "epochs"
+        previous = self.finite_value().objective
         with _compile_timer() as compiled, _ctrl_c() as interrupted, Progress(epochs, label) as progress:
             for epoch in range(1, epochs + 1):
                 began, compiled_before = time.perf_counter(), compiled()
                 for _ in self.sweeps():
                     if interrupted.is_set():
                         break
-                value = self.value()
+                value = self.finite_value()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
-                history.append(Epoch(epoch, *value, max(seconds, 0.0)))
                 progress.update(objective=value.objective)
-                if callback is not None and callback(history[-1]) is True:
-                    reason = "callback"
-                elif tol > 0 and previous - value.objective < tol * abs(previous):
-                    reason = "tol"
+                if after_epoch(Epoch(epoch, *value, max(seconds, 0.0))):
+                    return "callback"
                 if interrupted.is_set():
-                    reason = "interrupt"
-                if reason != "epochs":
-                    break
+                    return "interrupt"
+                if tol > 0 and previous - value.objective < tol * abs(previous):
+                    return "tol"
                 previous = value.objective
-        return history, reason
+        return "epochs"
+
+    def finite_value(self) -> ObjectiveValue:
+        """The objective, or an error if it cannot be computed."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = self.value()
+        if not np.isfinite(value.objective):
+            raise DivergedError(value.objective, self.objective.dtype)
+        return value
+
+
+class DivergedError(ArithmeticError):
+    """The objective is not a number: something is too large for the precision."""
+
+    def __init__(self, objective: float, dtype: Any) -> None:
+        advice = "use dtype='float64', or " if dtype == np.float32 else ""
+        super().__init__(
+            f"the objective became {objective}: feedback, weights, features or start values are too large for {dtype}. "
+            f"To go on, {advice}rescale them."
+        )
 
 
 def _or_one(weight: np.ndarray | None) -> Any:

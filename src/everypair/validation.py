@@ -11,12 +11,16 @@ import numpy as np
 
 def number(name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
     """``value`` as a finite float in ``[low, high]`` (``(low, high]`` if ``open_low``)."""
-    limits = f"{'greater than' if open_low else 'at least'} {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+    limits = "" if low == -math.inf else f" {'greater than' if open_low else 'at least'} {low:g}"
+    limits += f" and at most {high:g}" if high < math.inf else ""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number {limits}, got {value!r} of type {type(value).__name__}.")
-    value = float(value)
+        raise TypeError(f"{name} must be a number{limits}, got {value!r} of type {type(value).__name__}.")
+    try:
+        value = float(value)
+    except OverflowError:
+        value = math.inf
     if not math.isfinite(value) or value > high or value < low or (open_low and value == low):
-        raise ValueError(f"{name} must be a finite number {limits}, got {value!r}.")
+        raise ValueError(f"{name} must be a finite number{limits}, got {value!r}.")
     return value
 
 
@@ -38,7 +42,7 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 def indices(name: str, values: Any, size: int | None, *, ndim: int = 1) -> np.ndarray:
     """``values`` as an array of integers in ``[0, size)``."""
-    array = np.asarray(values)
+    array = _unmasked(name, values)
     if array.ndim != ndim:
         raise ValueError(f"{name} must be a {ndim}-dimensional array of integers, got shape {array.shape}.")
     if array.size == 0 and array.dtype.kind != "u":
@@ -57,17 +61,20 @@ def indices(name: str, values: Any, size: int | None, *, ndim: int = 1) -> np.nd
                 f"{name} must be below {size}, got {high} at position {_first(array == high)}. "
                 f"Give a larger shape, or correct the index."
             )
-    return array
+        if high > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} must fit into 64-bit signed integers, got {high} at position {_first(array == high)}.")
+    # Small, unsigned and foreign integers would overflow or not compile where they are counted with.
+    return array if array.dtype in (np.int32, np.int64) and array.dtype.isnative else array.astype(np.int64)
 
 
 def reals(name: str, values: Any, length: int, *, positive: bool = False, nonnegative: bool = False) -> np.ndarray:
     """``values`` as a 1-d float array of the given length, finite, and positive or non-negative if asked."""
-    array = np.asarray(values)
+    array = _unmasked(name, values)
     if array.ndim != 1 or len(array) != length:
         raise ValueError(f"{name} must be a number or a 1-dimensional array of length {length}, got shape {array.shape}.")
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}.")
-    if array.dtype not in (np.float32, np.float64):
+    if array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
         array = array.astype(np.float64)
     refuse(name, ~np.isfinite(array), array, "be finite")
     if positive:
@@ -82,6 +89,12 @@ def refuse(name: str, bad: np.ndarray, array: np.ndarray, rule: str) -> None:
     if bad.any():
         place = _first(bad)
         raise ValueError(f"{name} must {rule}, got {array[place]} at position {place} ({int(bad.sum())} such in all).")
+
+
+def _unmasked(name: str, values: Any) -> np.ndarray:
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Leave them out.")
+    return np.asarray(values)
 
 
 def _first(mask: np.ndarray) -> Any:

@@ -51,25 +51,30 @@ def padded(psi: np.ndarray) -> np.ndarray:
 
 
 @leaf
-def _lengths(total, gram, first, width, implicit, l2, eta, tiny, length):
-    """``eta / (curvature + lambda)`` for the dimensions of a block; 0 where the loss does not depend on the dimension."""
+def _lengths(total, gram, first, width, implicit, l2, eta, tiny, length, slope):
+    """``eta / (curvature + lambda)`` for the dimensions of a block (0: nothing depends on the dimension, not even L2).
+
+    Where the curvature is lost in rounding, so is the gradient: ``slope`` is 0 and L2 alone counts.
+    """
     for j in range(width):
         explicit = total[1 + j, j]
         added = implicit * gram[first + j, first + j]
         curvature = explicit + added
+        slope[j] = 1.0
         if curvature <= tiny * (abs(explicit) + added):
             curvature = 0.0
+            slope[j] = 0.0
         length[j] = eta / (curvature + l2) if curvature + l2 > 0.0 else 0.0
 
 
 @leaf
-def _steps(total, gram, diagonal, first, width, implicit, l2, length, row, delta):
+def _steps(total, gram, diagonal, first, width, implicit, l2, length, slope, row, delta):
     """Coordinate steps inside a block; ``g += G[j] delta_j`` is exactly what a further pass over the pairs would give."""
     for j in range(width):
         f = first + j
         w = np.float64(row[f])
         product = gram[f, f] * w if diagonal else _product(gram, row, f)
-        row[f] = w - length[j] * (total[0, j] + implicit * product + l2 * w) if length[j] > 0.0 else 0.0
+        row[f] = w - length[j] * (slope[j] * (total[0, j] + implicit * product) + l2 * w) if length[j] > 0.0 else 0.0
         step = np.float64(row[f]) - w
         delta[j] = step
         for i in range(LANES):
@@ -88,7 +93,7 @@ def sweep(
     """
     k = W.shape[1]
     total = np.empty((LANES + 1, LANES), np.float64)  # g, then the rows of G
-    length = np.empty(LANES, np.float64)
+    length, slope = np.empty(LANES, np.float64), np.empty(LANES, np.float64)
     delta = np.empty(LANES, psi.dtype)
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
@@ -103,8 +108,8 @@ def sweep(
             for run in range(lo, hi, RUN):
                 accumulate(indices, psi, run, min(run + RUN, hi), first, scores, a, a_step, b, b_step, total)
             delta[:] = 0.0
-            _lengths(total, gram, first, width, implicit, l2, eta, tiny, length)
-            _steps(total, gram, diagonal, first, width, implicit, l2, length, row, delta)
+            _lengths(total, gram, first, width, implicit, l2, eta, tiny, length, slope)
+            _steps(total, gram, diagonal, first, width, implicit, l2, length, slope, row, delta)
             update(indices, psi, lo, hi, first, scores, delta)
 
 
@@ -178,7 +183,7 @@ def sweep_blocks(
     tile = np.empty(width * max(_longest(indptr, start, stop), 1), psi.dtype)
     H = np.empty((width, width), np.float64)
     g = np.empty(width, np.float64)
-    dead = np.empty(width, np.bool_)
+    dead, lost = np.empty(width, np.bool_), np.empty(width, np.bool_)
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
         m = hi - lo
@@ -192,11 +197,21 @@ def sweep_blocks(
             _block(row_a, row_b, row_scores, tile, n, g, H)
             for j in range(n):
                 w = np.float64(row[first + j])
-                g[j] += implicit * _product(gram, row, first + j) + l2 * w
+                size = abs(H[j, j]) + implicit * gram[first + j, first + j]
+                g[j] += implicit * _product(gram, row, first + j)
                 for t in range(j + 1):
                     H[j, t] += implicit * gram[first + j, first + t]
+                lost[j] = H[j, j] <= tiny * size
+                if lost[j]:
+                    g[j] = 0.0
+                    H[j, j] = 0.0
+                g[j] += l2 * w
                 H[j, j] += l2
                 dead[j] = H[j, j] <= 0.0
+            for j in range(n):
+                for t in range(j):
+                    if lost[j] or lost[t]:
+                        H[j, t] = 0.0
             solve(H[:n, :n], g[:n], tiny)
             for j in range(n):
                 before = np.float64(row[first + j])

@@ -17,6 +17,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from everypair.kernels.jit import kernel
+
 LANES = 16
 CONTRACT = ("contract", "reassoc", "nsz")
 
@@ -37,7 +39,7 @@ def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, 
 def update_plain(indices, psi, lo, hi, first, scores, delta):
     """``scores += <delta, v>`` for pairs lo:hi."""
     for p in range(lo, hi):
-        scores[p] += np.dot(delta, psi[indices[p], first : first + LANES])
+        scores[p] += np.sum(delta * psi[indices[p], first : first + LANES])
 
 
 def prefetch_plain(indices, psi, lo, hi):
@@ -162,7 +164,8 @@ def _add_product(builder: Any, place: Any, x: Any, y: Any) -> None:  # pragma: n
     builder.store(builder.fadd(builder.load(place), builder.fmul(x, y, flags=CONTRACT), flags=CONTRACT), place)
 
 
-_compiled = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
-accumulate: Callable[..., None] = _accumulate if _compiled else accumulate_plain
-update: Callable[..., None] = _update if _compiled else update_plain
-prefetch: Callable[..., None] = _prefetch if _compiled else prefetch_plain
+# Where indices are to be checked, the plain twins are compiled instead: vector loads check nothing.
+_vectors = not (numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
+accumulate: Callable[..., None] = _accumulate if _vectors else kernel(accumulate_plain)
+update: Callable[..., None] = _update if _vectors else kernel(update_plain)
+prefetch: Callable[..., None] = _prefetch if _vectors else kernel(prefetch_plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from everypair.feedback import Feedback
 from everypair.kernels.topn import top_n
 
 SCORES_AT_ONCE = 16_000_000  # scores held while recommending
+FEW = 500  # items up to which they are found by insertion rather than by sorting all
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -50,7 +52,7 @@ class Model(ABC):
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith("_") and not name.startswith("_"):
-            raise NotFittedError(f"this {type(self).__name__} has no {name!r} yet: call fit first.")
+            raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @abstractmethod
@@ -61,8 +63,11 @@ class Model(ABC):
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray: ...
 
     @abstractmethod
-    def _score_rows(self, context: np.ndarray) -> np.ndarray:
-        """Scores of all items in the given contexts."""
+    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function from contexts to the scores of all items, a row each."""
+
+    def _not_fitted(self) -> NotFittedError:
+        return NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
 
     def predict(self, context: Any, item: Any) -> np.ndarray:
         """Scores of given pairs: one for each entry of the two arrays of the same length."""
@@ -80,33 +85,42 @@ class Model(ABC):
         ----------
         context : integer or array of integers
         n : int
-            At most the number of items are returned.
         exclude : Feedback or scipy sparse matrix, optional
-            Items not to recommend: those it stores in the context's row. Where fewer than n remain, ids are filled up with -1
-            and scores with ``-inf``.
+            Items not to recommend: those it stores in the context's row.
 
         Returns
         -------
         (ids, scores) : arrays of shape (number of contexts, n)
+            Where there are fewer than n items to recommend, ids are filled up with -1 and scores with ``-inf``.
         """
         n_contexts, n_items = self._shape()
         context = check.indices("context", np.atleast_1d(context), n_contexts)
-        n = min(check.integer("n", n, low=1), n_items)
-        indptr, indices = _excluded(exclude, self._shape())
+        n = check.integer("n", n, low=1)
+        indptr, indices = _excluded(exclude, (n_contexts, n_items))
+        score = self._scorer()
         ids = np.full((len(context), n), -1, np.int64)
-        best: np.ndarray | None = None
+        best = np.full((len(context), n), -np.inf, score(context[:0]).dtype)
         step = max(1, SCORES_AT_ONCE // n_items)
-        for start in range(0, max(len(context), 1), step):
+        for start in range(0, len(context), step):
             rows = context[start : start + step]
-            scores = self._score_rows(rows)
-            if best is None:
-                best = np.full((len(context), n), -np.inf, scores.dtype)
+            scores = score(rows)
             if indices is not None:
                 for r, c in enumerate(rows):
                     scores[r, indices[indptr[c] : indptr[c + 1]]] = -np.inf
-            top_n(0, len(rows), scores, ids[start : start + step], best[start : start + step])
-        assert best is not None
+            best_items(scores, ids[start : start + step], best[start : start + step])
         return ids, best
+
+
+def best_items(scores: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
+    """Fill ``ids`` and ``best`` with each row's best items; ties go to the smaller item, ``-inf`` is never taken."""
+    if ids.shape[1] <= FEW:
+        top_n(0, len(scores), scores, ids, best)
+        return
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : ids.shape[1]]
+    values = np.take_along_axis(scores, order, axis=1)
+    width = order.shape[1]
+    ids[:, :width] = np.where(values > -np.inf, order, -1)
+    best[:, :width] = values
 
 
 def _excluded(exclude: Any, shape: tuple[int, int]) -> tuple[Any, Any]:

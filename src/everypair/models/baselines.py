@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -35,15 +36,15 @@ class Popularity(Model):
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
         return self.popularity_[item]
 
-    def _score_rows(self, context: np.ndarray) -> np.ndarray:
-        return np.tile(self.popularity_, (len(context), 1))
+    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda context: np.tile(self.popularity_, (len(context), 1))
 
 
 class CoView(Model):
     """The most frequent next item given the previous one; popularity decides ties, and where nothing is known.
 
     A pair's score is the sum of ``alpha y`` over the observations of the item after the same previous item, plus the item's
-    share of all observations (which is at most one).
+    share of all observations, scaled to less than the smallest difference of two such sums.
 
     Examples
     --------
@@ -64,7 +65,7 @@ class CoView(Model):
             The previous item of each context, -1 for none. None: the context is the previous item.
         """
         feedback = as_feedback(feedback)
-        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, feedback.n_contexts)
+        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, *feedback.shape)
         rows = previous[feedback.rows] + 1  # row 0: no previous item
         b = np.broadcast_to(feedback.b, len(feedback))
         shape = (int(previous.max()) + 2, feedback.n_items)
@@ -72,7 +73,8 @@ class CoView(Model):
         counts.data[: counts.indptr[1]] = 0.0  # without a previous item, popularity alone
         popularity = _popularity(feedback)
         total = np.abs(popularity).sum()
-        self.share_ = popularity / total if total > 0 else popularity
+        steps = np.diff(np.unique(np.append(counts.data, 0.0)))
+        self.share_ = popularity / total * (0.5 * steps.min() if len(steps) else 1.0) if total > 0 else popularity
         self.counts_: Any = counts
         self.previous_ = previous
         return self
@@ -85,8 +87,8 @@ class CoView(Model):
         found = self.counts_[rows, item]
         return np.asarray(found.todense() if sp.issparse(found) else found).ravel() + self.share_[item]
 
-    def _score_rows(self, context: np.ndarray) -> np.ndarray:
-        return self.counts_[self.previous_[context] + 1].toarray() + self.share_
+    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda context: self.counts_[self.previous_[context] + 1].toarray() + self.share_
 
 
 def _popularity(feedback: Feedback) -> np.ndarray:
@@ -94,11 +96,11 @@ def _popularity(feedback: Feedback) -> np.ndarray:
     return np.bincount(feedback.by_context.indices, b, feedback.n_items)
 
 
-def _previous(contexts: Any, n_contexts: int) -> np.ndarray:
+def _previous(contexts: Any, n_contexts: int, n_items: int) -> np.ndarray:
     array = np.asarray(contexts)
     if array.ndim != 1 or len(array) != n_contexts:
         raise ValueError(f"contexts must give one previous item per context ({n_contexts}), got shape {array.shape}.")
     if array.dtype.kind not in "iu":
         raise TypeError(f"contexts must hold integers, got dtype {array.dtype}.")
-    check.refuse("contexts", array < -1, array, "be at least -1 (-1: no previous item)")
+    check.refuse("contexts", (array < -1) | (array >= n_items), array, f"be an item (below {n_items}), or -1 for none")
     return array.astype(np.int64)

@@ -39,8 +39,8 @@ class FM(Featured):
     def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
         k = check.integer("factors", self.factors, low=1)
         return Towers(
-            self._tower(setup, "contexts", ("b", "w", "W"), contexts, setup.context_weight, k, bias_dim=k, one_dim=k + 1),
-            self._tower(setup, "items", ("h", "H"), items, setup.item_weight, k, bias_dim=k + 1, one_dim=k),
+            self._tower(setup, "contexts", ("b", "w", "W"), contexts, setup.context_loss_weight, k, bias_dim=k, one_dim=k + 1),
+            self._tower(setup, "items", ("h", "H"), items, setup.item_loss_weight, k, bias_dim=k + 1, one_dim=k),
         )
 
     def _tower(

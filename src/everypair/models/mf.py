@@ -13,7 +13,9 @@ from everypair.solver import Epoch
 
 @dataclass(repr=False, eq=False)
 class MF(Separable):
-    __doc__ = f"""Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
+    """Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
+
+    Arguments and attributes as for :class:`~everypair.models.separable.Separable`.
 
     Examples
     --------
@@ -23,8 +25,6 @@ class MF(Separable):
     >>> ids, scores = model.recommend([0, 2], n=1)
     >>> ids.shape
     (2, 1)
-
-    {(Separable.__doc__ or "").split("coordinate descent.", 1)[1].strip()}
     """
 
     def fit(
@@ -49,5 +49,5 @@ class MF(Separable):
 
     def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
         k = check.integer("factors", self.factors, low=1)
-        context = setup.embedding("W", k, side_std(k), setup.context_weight)
-        return Towers(context, setup.embedding("H", k, side_std(k), setup.item_weight))
+        context = setup.embedding("W", k, side_std(k), setup.context_loss_weight, "context")
+        return Towers(context, setup.embedding("H", k, side_std(k), setup.item_loss_weight, "item"))

@@ -32,13 +32,13 @@ class MFSI(Featured):
     def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
         k = check.integer("factors", self.factors, low=1)
         return Towers(
-            self._tower(setup, "contexts", "W", contexts, setup.context_weight, k),
-            self._tower(setup, "items", "H", items, setup.item_weight, k),
+            self._tower(setup, "contexts", "W", contexts, setup.context_loss_weight, k),
+            self._tower(setup, "items", "H", items, setup.item_loss_weight, k),
         )
 
     def _tower(self, setup: Setup, name: str, letter: str, given: Any, weight: Any, k: int) -> Tower:
         if given is None:
-            return setup.embedding(letter, k, side_std(k), weight)
+            return setup.embedding(letter, k, side_std(k), weight, name[:-1])
         features = as_features(name, given, len(weight))
         if self.regularization_exponent > 0:
             require_squares(features)

@@ -15,7 +15,7 @@ from everypair.models.base import Model
 from everypair.objective import Objective
 from everypair.parallel import Workers, one_blas_thread, thread_count
 from everypair.regularization import Regularization
-from everypair.solver import ICD, Epoch
+from everypair.solver import ICD, DivergedError, Epoch
 from everypair.towers import Embedding, Tower
 
 ORDERS = ("side", "dimension")
@@ -27,8 +27,8 @@ class Setup(NamedTuple):
 
     feedback: Feedback
     alpha0: float
-    context_weight: np.ndarray  # of rows in the loss, for regularization_exponent
-    item_weight: np.ndarray
+    context_loss_weight: np.ndarray  # what each context, each item weighs in the loss: for regularization_exponent
+    item_loss_weight: np.ndarray
     regularization: Regularization
     random: np.random.Generator
     dtype: np.dtype
@@ -41,9 +41,9 @@ class Setup(NamedTuple):
         """Start values N(0, std), the same for every dtype."""
         return self.random.normal(0.0, std if self.init_std is None else self.init_std, shape).astype(self.dtype)
 
-    def embedding(self, letter: str, k: int, std: float, weight: np.ndarray) -> Embedding:
+    def embedding(self, letter: str, k: int, std: float, weight: np.ndarray, field: str | None = None) -> Embedding:
         """A row of k parameters for each entry of ``weight``."""
-        penalty = self.regularization.of(letter, weight)
+        penalty = self.regularization.of(letter, weight, field)
         return Embedding(letter, self.normal((len(weight), k), std), penalty, self.step_size, self.block_size)
 
 
@@ -97,7 +97,7 @@ class Separable(Model):
     Attributes
     ----------
     phi_, psi_ : arrays (n_contexts, K), (n_items, K)
-        Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access, not to be written to.
+        Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access.
     parameters_ : dict
         Copies of the parameters by the paper's letters.
     history_ : list of Epoch
@@ -143,27 +143,37 @@ class Separable(Model):
         n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
-        with Workers(n_threads) as workers, one_blas_thread():
-            towers = self._towers(setup, contexts, items)
-            setup.regularization.finish()
-            _hold("start", start, towers, fixed=False)
-            _hold("fixed", fixed, towers, fixed=True)
-            objective = Objective(setup.feedback, setup.alpha0, setup.dtype, workers, listed=not towers.complete)
-            solver = ICD(objective, towers.context, towers.item, bool(self.rotate), self.order)
-            self._context_tower, self._item_tower = towers.context, towers.item
-            self.history_: list[Epoch] = []
+        before = dict(vars(self))
+        try:
+            with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+                towers = self._towers(setup, contexts, items)
+                setup.regularization.finish()
+                _hold("start", start, towers, fixed=False)
+                _hold("fixed", fixed, towers, fixed=True)
+                objective = Objective(setup.feedback, setup.alpha0, setup.dtype, workers, listed=not towers.complete)
+                solver = ICD(objective, towers.context, towers.item, self.rotate, self.order)
+                self._context_tower, self._item_tower = towers.context, towers.item
+                self._fitted_shape = setup.feedback.shape
+                self.history_: list[Epoch] = []
+                self.stop_reason_ = "running"
 
-            def after_epoch(epoch: Epoch) -> bool:
-                self.history_.append(epoch)
-                return callback is not None and bool(callback(self, epoch))
+                def after_epoch(epoch: Epoch) -> bool:
+                    self.history_.append(epoch)
+                    return callback is not None and bool(callback(self, epoch))
 
-            _, self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
+                self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
+        except (DivergedError, np.linalg.LinAlgError) as error:
+            vars(self).clear()
+            vars(self).update(before)
+            raise error if isinstance(error, DivergedError) else DivergedError(np.nan, setup.dtype) from error
         return self
 
     def _setup(self, feedback: Feedback) -> Setup:
         """The constructor's arguments, checked."""
-        if self.dtype not in ("float32", "float64"):
+        if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
+        if not isinstance(self.rotate, bool):
+            raise TypeError(f"rotate must be True or False, got {self.rotate!r}.")
         check.choice("order", self.order, ORDERS)
         if self.order not in self._orders:
             raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
@@ -171,12 +181,12 @@ class Separable(Model):
             check.integer("random_state", self.random_state, low=0)
         alpha0 = check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         exponent = check.number("regularization_exponent", self.regularization_exponent, low=0.0)
-        context_weight, item_weight = feedback.total_weight(alpha0)
+        context_loss_weight, item_loss_weight = feedback.total_weight(alpha0)
         return Setup(
             feedback=feedback,
             alpha0=alpha0,
-            context_weight=context_weight,
-            item_weight=item_weight,
+            context_loss_weight=context_loss_weight,
+            item_loss_weight=item_loss_weight,
             regularization=Regularization(self.regularization, exponent),
             random=np.random.default_rng(self.random_state),
             dtype=np.dtype(self.dtype),
@@ -188,37 +198,41 @@ class Separable(Model):
 
     @property
     def phi_(self) -> np.ndarray:
-        return _read_only(self._fitted("_context_tower").vectors().rows)
+        return self._side("context").vectors().rows.copy()
 
     @property
     def psi_(self) -> np.ndarray:
-        return _read_only(self._fitted("_item_tower").vectors().rows)
+        return self._side("item").vectors().rows.copy()
 
     @property
     def parameters_(self) -> dict[str, np.ndarray]:
-        towers = self._fitted("_context_tower"), self._fitted("_item_tower")
+        towers = self._side("context"), self._side("item")
         return {letter: p.show() for tower in towers for letter, p in tower.parameters.items()}
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
         """``phi`` of contexts given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._fitted("_context_tower").vectors_of("contexts", contexts)
+        return self._side("context").vectors_of("contexts", contexts)
 
     def item_vectors(self, items: Any) -> np.ndarray:
         """``psi`` of items given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._fitted("_item_tower").vectors_of("items", items)
+        return self._side("item").vectors_of("items", items)
 
-    def _fitted(self, name: str) -> Tower:
-        tower = self.__dict__.get(name)
-        return tower if tower is not None else self.__getattr__(f"{name[1:]}_")
+    def _side(self, side: str) -> Tower:
+        if "_context_tower" not in self.__dict__:
+            raise self._not_fitted()
+        return self._context_tower if side == "context" else self._item_tower
 
     def _shape(self) -> tuple[int, int]:
-        return len(self.phi_), len(self.psi_)
+        self._side("context")
+        return self._fitted_shape
 
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
-        return np.einsum("nf,nf->n", self.phi_[context], self.psi_[item])
+        phi, psi = self._side("context").vectors_at(context), self._side("item").vectors_at(item)
+        return np.einsum("nf,nf->n", phi, psi)
 
-    def _score_rows(self, context: np.ndarray) -> np.ndarray:
-        return self.phi_[context] @ self.psi_.T
+    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
+        tower, psi = self._side("context"), self._side("item").vectors().rows
+        return lambda context: tower.vectors_at(context) @ psi.T
 
 
 def side_std(factors: int) -> float:
@@ -240,14 +254,12 @@ def _hold(argument: str, values: Mapping[str, Any] | None, towers: Towers, fixed
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{argument}[{letter!r}] must hold numbers, got dtype {array.dtype}.")
+        if array.ndim == 0 and parameter.shape == (1,):
+            array = array.reshape(1)
         if array.shape != parameter.shape:
             raise ValueError(f"{argument}[{letter!r}] must have shape {parameter.shape}, got {array.shape}.")
         check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(array), array, "be finite")
-        parameter.load(array)
+        with np.errstate(over="ignore"):
+            parameter.load(array)
+        check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(parameter.value), array, f"fit into {parameter.value.dtype}")
         parameter.fixed = fixed
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    view = array.view()
-    view.flags.writeable = False
-    return view

@@ -13,7 +13,7 @@ from everypair import validation as check
 from everypair.models.separable import Separable, Setup, Towers
 from everypair.solver import Epoch
 from everypair.towers import Core, Embedding, Product
-from everypair.towers.modes import ModeTower, check_levels
+from everypair.towers.modes import ModeTower, check_levels, mode_letters
 
 COMBINATIONS = ("observed", "all")
 
@@ -58,9 +58,9 @@ class Tensor(Separable):
         contexts, sizes = _contexts(given, levels, setup.feedback.n_contexts)
         if complete:
             _check_complete(setup, contexts)
-            setup = setup._replace(item_weight=_complete_item_weights(setup, sizes))
+            setup = setup._replace(item_loss_weight=_complete_item_weights(setup, sizes))
         weights = [_level_weights(setup, contexts, sizes, j, complete) for j in range(len(sizes))]
-        letters = ["U", "V"] if len(sizes) == 2 else [f"U{j + 1}" for j in range(len(sizes))]
+        letters = mode_letters(len(sizes))
         context, item = self._tensor(setup, contexts, letters, weights, complete)
         return Towers(context, item, complete)
 
@@ -94,7 +94,7 @@ class PARAFAC(Tensor):
         k = check.integer("factors", self.factors, low=1)
         std = float(k) ** (-0.5 / (len(weights) + 1))
         modes = [setup.embedding(letter, k, std, weight) for letter, weight in zip(letters, weights, strict=True)]
-        return Product(modes, contexts, complete), setup.embedding("W", k, std, setup.item_weight)
+        return Product(modes, contexts, complete), setup.embedding("W", k, std, setup.item_loss_weight)
 
 
 @dataclass(repr=False, eq=False)
@@ -125,7 +125,7 @@ class Tucker(Tensor):
         modes = [setup.embedding(letter, k, std, w) for letter, k, w in zip(letters, sizes[:-1], weights, strict=True)]
         B = setup.normal(sizes, std)
         core = Core("B", B, penalty, modes, contexts, complete, setup.step_size, setup.field_solver)
-        return core, setup.embedding("W", sizes[-1], std, setup.item_weight)
+        return core, setup.embedding("W", sizes[-1], std, setup.item_loss_weight)
 
     def _sizes(self, n_variables: int) -> tuple[int, ...]:
         given = self.factors
@@ -143,6 +143,8 @@ def _contexts(contexts: Any, levels: Any, n_contexts: int) -> tuple[np.ndarray, 
     contexts = check_levels("contexts", contexts, None)
     if len(contexts) != n_contexts:
         raise ValueError(f"contexts has {len(contexts)} rows, but the feedback has {n_contexts} contexts: one row each is needed.")
+    if levels is not None and (np.ndim(levels) != 1 or isinstance(levels, str)):
+        raise TypeError(f"levels must be a sequence of integers, one per context variable, got {levels!r}.")
     if levels is None:
         return contexts, [int(n) + 1 for n in contexts.max(axis=0)]
     sizes = [check.integer(f"levels[{j}]", n, low=1) for j, n in enumerate(levels)]
@@ -175,7 +177,7 @@ def _complete_item_weights(setup: Setup, sizes: list[int]) -> np.ndarray:
 def _level_weights(setup: Setup, contexts: np.ndarray, sizes: list[int], j: int, complete: bool) -> np.ndarray:
     """Weight of each level in the loss: that of its contexts, listed or (``complete``) all."""
     if not complete:
-        return np.bincount(contexts[:, j], setup.context_weight, sizes[j])
+        return np.bincount(contexts[:, j], setup.context_loss_weight, sizes[j])
     n = setup.feedback.n_items if setup.feedback.item_weight is None else setup.feedback.item_weight.sum()
     others = np.prod([float(size) for i, size in enumerate(sizes) if i != j])
     return np.bincount(contexts[:, j], setup.feedback.context_count, sizes[j]) + setup.alpha0 * others * n

@@ -30,7 +30,7 @@ class Parameter:
         if self.fixed:
             return 0.0
         if np.ndim(self.penalty) == 0:
-            rows = self.value.reshape(len(self.value), -1)
+            rows = self.value if self.value.ndim == 2 else self.value.reshape(1, -1)
             return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
         return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
 
@@ -68,6 +68,10 @@ class Tower(ABC):
     @abstractmethod
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         """``phi`` of other rows than those trained on (n x K); ``name`` is what messages call them."""
+
+    def vectors_at(self, index: np.ndarray) -> np.ndarray:
+        """``phi`` of some of the rows trained on (len(index) x K)."""
+        return self.vectors().rows[index]
 
     @property
     @abstractmethod

@@ -141,7 +141,6 @@ class KronField(Field):
 
     one_hot = False
     dense = True
-    has_squares = True  # type: ignore[assignment]
 
     def __init__(self, tables: Sequence[np.ndarray], levels: Sequence[np.ndarray]) -> None:
         self._tables, self._levels = tables, levels
@@ -199,7 +198,6 @@ class StackedField(Field):
 
     one_hot = False
     dense = True
-    has_squares = True  # type: ignore[assignment]
 
     def __init__(self, top: KronField, bottom: KronField) -> None:
         self._parts = (top, bottom)

@@ -26,7 +26,7 @@ class Embedding(Tower):
         return Vectors(rows=self._W.value)
 
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return self._W.value[check.indices(name, rows, len(self._W.value))]
+        return self._W.value[check.indices(name, np.atleast_1d(rows), len(self._W.value))]
 
     @property
     def blocks(self) -> range:
@@ -45,8 +45,8 @@ class Embedding(Tower):
         free = denominator > 0.0
         target = np.where(free, w - self.step_size * (g + self._penalty * w) / np.where(free, denominator, 1.0), 0.0)
         delta = target.astype(w.dtype) - w
-        w += delta
         side.move(block, delta)
+        w += delta
 
     def sweep(self, side: Side) -> None:
         """All dimensions of a row before the next row: the same steps as by dimension, in an order that suits the cache."""

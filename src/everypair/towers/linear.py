@@ -40,6 +40,10 @@ class Linear(Tower):
     def vectors(self, workers: Workers = SERIAL) -> Vectors:
         return Vectors(dims=project(self.features, self._W.value, workers))
 
+    def vectors_at(self, index: np.ndarray) -> np.ndarray:
+        rows = self.features.take(index)
+        return super().vectors_at(index) if rows is None else self.vectors_of("rows", rows)
+
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         return Vectors(dims=project(like(name, rows, self.features), self._W.value, SERIAL)).rows
 
@@ -82,9 +86,9 @@ def step_dimension(side: Side, f: int, features: Features, w: np.ndarray, penalt
     g, h = side.slopes(f)
     delta = np.zeros_like(g)
     for field, at in columns_of(features):
-        step_linear(field, w[at], part(penalty, at), g, h, delta, solver)
+        step_linear(field, w[at], penalty_part(penalty, at), g, h, delta, solver)
     side.move(f, delta)
 
 
-def part(penalty: Values, at: slice) -> Values:
+def penalty_part(penalty: Values, at: slice) -> Values:
     return penalty if np.ndim(penalty) == 0 else penalty[at]  # type: ignore[index]

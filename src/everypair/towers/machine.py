@@ -20,7 +20,7 @@ from everypair.objective import Side, Vectors
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.fields import Solver, step_linear, step_machine
-from everypair.towers.linear import columns_of, part, project
+from everypair.towers.linear import columns_of, penalty_part, project
 
 
 class Machine(Tower):
@@ -55,6 +55,10 @@ class Machine(Tower):
 
     def vectors(self, workers: Workers = SERIAL) -> Vectors:
         return Vectors(dims=self._evaluate(self.features, workers))
+
+    def vectors_at(self, index: np.ndarray) -> np.ndarray:
+        rows = self.features.take(index)
+        return super().vectors_at(index) if rows is None else self.vectors_of("rows", rows)
 
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         return Vectors(dims=self._evaluate(like(name, rows, self.features), SERIAL)).rows
@@ -94,7 +98,7 @@ class Machine(Tower):
             step_linear(OnesField(len(g)), self._b.value, self._b.penalty, g, h, delta, solver)
         if not self._w.fixed:
             for field, at in columns_of(self.features):
-                step_linear(field, self._w.value[at], part(self._w.penalty, at), g, h, delta, solver)
+                step_linear(field, self._w.value[at], penalty_part(self._w.penalty, at), g, h, delta, solver)
         side.move(self._q, delta)
 
     def _step_factors(self, side: Side, f: int, solver: Solver) -> None:
@@ -102,7 +106,7 @@ class Machine(Tower):
         side.track(self._q)
         state = side.slopes_pair(f, self._q)
         for field, at in columns_of(self.features):
-            step_machine(field, self._W.value[f, at], part(self._W.penalty, at), state, solver)
+            step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)
         side.move_pair(f, self._q, state[:, 6].copy(), state[:, 7].copy())
 
     @property

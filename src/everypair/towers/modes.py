@@ -30,8 +30,8 @@ class Levels:
     def __init__(self, level: np.ndarray, n_levels: int) -> None:
         self.level = level
         self.indptr = compress(level, n_levels)
-        self.rows = np.empty_like(level)
-        stable_order(level, self.indptr, np.arange(len(level), dtype=level.dtype), self.rows)
+        self.rows = np.empty(len(level), np.int64)
+        stable_order(level, self.indptr, np.arange(len(level)), self.rows)
 
 
 class ModeView:
@@ -99,6 +99,9 @@ class ModeTower(Tower):
         rows = check_levels(name, rows, [len(table) for table in self.tables()])
         return self.combine(list(rows.T), SERIAL).rows
 
+    def vectors_at(self, index: np.ndarray) -> np.ndarray:
+        return self.combine([levels.level[index] for levels in self.levels], SERIAL).rows
+
     @abstractmethod
     def combine(self, levels: Sequence[np.ndarray], workers: Workers) -> Vectors:
         """phi of contexts given by their level in each mode."""
@@ -128,6 +131,11 @@ class ModeTower(Tower):
         """``sum over levels of u u'``."""
         u = self.modes[j].vectors().rows.astype(np.float64)
         return u.T @ u
+
+
+def mode_letters(n: int) -> list[str]:
+    """The letters of the context variables: U, V as in the paper, U1, U2, ... for more of them."""
+    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]
 
 
 def check_levels(name: str, contexts: Any, sizes: Sequence[int] | None) -> np.ndarray:
