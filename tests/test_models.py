@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -122,6 +124,16 @@ def test_vectors_of_rows(name: str) -> None:
         np.testing.assert_allclose(model.item_vectors(items), model.psi_[::-1], rtol=1e-12)
     else:
         np.testing.assert_allclose(model.item_vectors(items), model.psi_, rtol=1e-12)
+
+
+def test_without_docstrings() -> None:
+    subprocess.run([sys.executable, "-OO", "-c", "import everypair"], check=True)
+
+
+def test_models_document_their_arguments() -> None:
+    for model in (ep.MF, ep.MFSI, ep.FM, ep.PARAFAC, ep.Tucker):
+        for argument in model().get_params():
+            assert f"{argument}" in (model.__doc__ or ""), argument
 
 
 def test_attributes_are_copies() -> None:

@@ -99,8 +99,8 @@ class ICD:
     def _turn(self, other: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram, which becomes diagonal. Scores do not change.
 
-        Without L2 this is left out where the Gram is singular: dimensions that hold only rounding errors would make steps of
-        noise over noise.
+        Without L2 this is left out where the Gram is nearly singular: dimensions that hold only rounding errors would make steps
+        of noise over noise.
         """
         k = self.towers[other].rotatable
         J = self.objective.grams[other]
@@ -123,8 +123,7 @@ class ICD:
             self.towers[side].rotate(Q, self.objective.vectors[side], self.objective.workers)
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:
-        tolerance = len(eigenvalues) * float(np.finfo(self.objective.dtype).eps)
-        return bool(eigenvalues.min() <= tolerance * eigenvalues.max())
+        return bool(eigenvalues.min() <= np.sqrt(np.finfo(self.objective.dtype).eps) * eigenvalues.max())
 
     @property
     def _unregularized(self) -> bool:

@@ -10,19 +10,19 @@ import numpy as np
 from everypair import validation as check
 from everypair.features import Features, as_features, feature_weights, require_squares
 from everypair.models.featured import Featured
-from everypair.models.separable import Setup, Towers, side_std
+from everypair.models.separable import Setup, Towers, documented, side_std
 from everypair.towers import Machine
 
 
+@documented
 @dataclass(repr=False, eq=False)
 class FM(Featured):
     """Factorization machine over the features of context and item together; K = factors + 2.
 
     ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the
     item. Parameters: b; w, W for context features; h, H for item features (w, h the linear parts). A side without features
-    has one per context (item). Arguments and attributes as for :class:`~everypair.models.separable.Separable`, but for the
-    default of ``field_solver``: the joint problem of an overlapping field is not quadratic here, and one feature at a time is
-    faster to the same objective on a few cores. On many cores, try "block".
+    has one per context (item). ``field_solver`` is "cd" by default: the joint problem of an overlapping field is not quadratic
+    here, and one feature at a time is faster to the same objective on a few cores. On many cores, try "block".
 
     Examples
     --------

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from everypair import validation as check
-from everypair.models.separable import Separable, Setup, Towers, side_std
+from everypair.models.separable import Separable, Setup, Towers, documented, side_std
 from everypair.solver import Epoch
 
 
+@documented
 @dataclass(repr=False, eq=False)
 class MF(Separable):
     """Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
-
-    Arguments and attributes as for :class:`~everypair.models.separable.Separable`.
 
     Examples
     --------

@@ -8,16 +8,16 @@ from typing import Any
 from everypair import validation as check
 from everypair.features import as_features, feature_weights, require_squares
 from everypair.models.featured import Featured
-from everypair.models.separable import Setup, Towers, side_std
+from everypair.models.separable import Setup, Towers, documented, side_std
 from everypair.towers import Linear, Tower
 
 
+@documented
 @dataclass(repr=False, eq=False)
 class MFSI(Featured):
     """MF with side information: ``s(c, i) = <x_c W, z_i H>``; parameters W, H with a row per feature.
 
-    A side without features has a row per context (item), as in MF. Arguments and attributes as for
-    :class:`~everypair.models.separable.Separable`.
+    A side without features has a row per context (item), as in MF.
 
     Examples
     --------

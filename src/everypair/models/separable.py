@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from everypair.parallel import Workers, one_blas_thread, thread_count
 from everypair.regularization import Regularization
 from everypair.solver import ICD, DivergedError, Epoch
 from everypair.towers import Embedding, Tower
+
+S = TypeVar("S", bound="Separable")
 
 ORDERS = ("side", "dimension")
 FIELD_SOLVERS = ("block", "cd")
@@ -233,6 +236,14 @@ class Separable(Model):
     def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
         tower, psi = self._side("context"), self._side("item").vectors().rows
         return lambda context: tower.vectors_at(context) @ psi.T
+
+
+def documented(cls: type[S]) -> type[S]:
+    """Add the arguments and attributes that all separable models share to a model's docstring."""
+    _, _, shared = inspect.cleandoc(Separable.__doc__ or "").partition("\n\n")
+    if cls.__doc__ and shared:  # neither is there under python -OO
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
+    return cls
 
 
 def side_std(factors: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from everypair import validation as check
-from everypair.models.separable import Separable, Setup, Towers
+from everypair.models.separable import Separable, Setup, Towers, documented
 from everypair.solver import Epoch
 from everypair.towers import Core, Embedding, Product
 from everypair.towers.modes import ModeTower, check_levels, mode_letters
@@ -71,13 +71,13 @@ class Tensor(Separable):
         """Context and item tower, given the variables' letters and the weights of their levels."""
 
 
+@documented
 @dataclass(repr=False, eq=False)
 class PARAFAC(Tensor):
     """Parallel factor analysis: ``s(c1, c2, ..., i) = sum_f u_{c1,f} v_{c2,f} ... w_{i,f}``.
 
     Parameters U, V (U1, U2, ... for more than two context variables) and W. With ``combinations="observed"``, the contexts are
-    those listed; with "all", every combination of levels is a context, though none is enumerated. Other arguments and
-    attributes as for :class:`~everypair.models.separable.Separable`.
+    those listed; with "all", every combination of levels is a context, though none is enumerated.
 
     Examples
     --------
@@ -97,13 +97,14 @@ class PARAFAC(Tensor):
         return Product(modes, contexts, complete), setup.embedding("W", k, std, setup.item_loss_weight)
 
 
+@documented
 @dataclass(repr=False, eq=False)
 class Tucker(Tensor):
     """Tucker decomposition: ``s(c1, c2, ..., i) = sum B_{f1 f2 ... f} u_{c1,f1} v_{c2,f2} ... w_{i,f}``.
 
     ``factors`` is a number for all variables, or one for each context variable and one for the item. Parameters B (the core), U,
-    V (U1, U2, ... for more than two context variables) and W. ``combinations`` as for :class:`PARAFAC`; other arguments and
-    attributes as for :class:`~everypair.models.separable.Separable`.
+    V (U1, U2, ... for more than two context variables) and W. ``combinations`` as for
+    :class:`PARAFAC`.
 
     Examples
     --------
