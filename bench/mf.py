@@ -19,8 +19,9 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 import everypair as ep
-from everypair.objective import Objective, Vectors
+from everypair.objective import Objective
 from everypair.parallel import Workers
+from everypair.vectors import Vectors
 
 ALPHA0, STRENGTH, EPOCHS = 0.01, 0.01, 10
 

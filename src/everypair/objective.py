@@ -26,71 +26,9 @@ import numpy as np
 from everypair.feedback import Feedback, Values
 from everypair.kernels import pairs, rows
 from everypair.parallel import Workers
+from everypair.vectors import Vectors
 
 LOSS_BLOCK = 65_536  # pairs per partial sum of the loss: fixed, so that it does not depend on the number of threads
-
-
-class Vectors:
-    """The vectors of one side, as rows (n x K) or as dimensions (K x n); the other layout is made when asked for."""
-
-    def __init__(self, *, rows: np.ndarray | None = None, dims: np.ndarray | None = None) -> None:
-        self._rows, self._dims = rows, dims
-
-    @property
-    def rows(self) -> np.ndarray:
-        if self._rows is None:
-            assert self._dims is not None
-            self._rows = self._dims.T.copy(order="C")
-        return self._rows
-
-    @property
-    def dims(self) -> np.ndarray:
-        if self._dims is None:
-            assert self._rows is not None
-            self._dims = self._rows.T.copy(order="C")
-        return self._dims
-
-    def changed(self, layout: str) -> None:
-        """Say that one layout was written to: the other is out of date."""
-        if layout == "rows":
-            self._dims = None
-        else:
-            self._rows = None
-
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
-        """Turn the first dimensions: ``phi Q``."""
-        dims, k = self.dims, len(Q)
-        Qt = Q.T.astype(dims.dtype)
-
-        def some(start: int, stop: int) -> None:
-            dims[:k, start:stop] = Qt @ dims[:k, start:stop]
-
-        workers.chunks(dims.shape[1], some)
-        self.changed("dims")
-
-    def gram(self, weight: Values, workers: Workers) -> np.ndarray:
-        """``sum_c weight_c phi(c) phi(c)'`` in float64."""
-        return self._sum(lambda x, w: (x * w) @ x.T, weight, workers)
-
-    def gram_row(self, f: int, weight: Values, workers: Workers) -> np.ndarray:
-        """One row of the Gram."""
-        return self._sum(lambda x, w: x @ (x[f] * w), weight, workers)
-
-    def norms(self, weight: Values, workers: Workers) -> np.ndarray:
-        """The diagonal of the Gram."""
-        return self._sum(lambda x, w: np.sum(x * x * w, axis=1), weight, workers)
-
-    def _sum(self, term: Any, weight: Values, workers: Workers) -> np.ndarray:
-        """Sum of ``term(x, w)`` over ranges of rows, x being their vectors (K x rows), from whichever layout there is."""
-        by_rows = self._rows is not None
-        n = len(self.rows) if by_rows else self.dims.shape[1]
-
-        def some(start: int, stop: int) -> np.ndarray:
-            x = self.rows[start:stop].T if by_rows else self.dims[:, start:stop]
-            w = weight if np.ndim(weight) == 0 else weight[start:stop]  # type: ignore[index]
-            return term(x.astype(np.float64), w)
-
-        return workers.sum(n, some)
 
 
 class ObjectiveValue(NamedTuple):
@@ -267,7 +205,7 @@ class Side:
                 h[start:stop] = np.where(lost, 0.0, h[start:stop] + added)
                 g[start:stop][lost] = 0.0
 
-            self.workers.run(implicit, self._bounds)
+            self.workers.chunks(self.n_rows, implicit)
         return g, h
 
     def move(self, f: int, delta: np.ndarray) -> None:
@@ -289,7 +227,7 @@ class Side:
         def advance(start: int, stop: int) -> None:
             phi[:, start:stop] += tangent[start:stop].T * delta[start:stop]
 
-        self.workers.run(advance, self._bounds)
+        self.workers.chunks(self.n_rows, advance)
         self.own.changed("dims")
         self._run(pairs.move_along, self._along(), delta, self._scores)
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
+from everypair.vectors import Vectors
 
 
 @dataclass

@@ -13,12 +13,13 @@ import numpy as np
 
 from everypair.features import Field
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import Workers
 from everypair.towers.base import Parameter
 from everypair.towers.embedding import Embedding
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.modes import ModeTower
+from everypair.vectors import Vectors
 
 
 class Core(ModeTower):

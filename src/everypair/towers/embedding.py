@@ -8,9 +8,10 @@ import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
+from everypair.vectors import Vectors
 
 
 class Embedding(Tower):

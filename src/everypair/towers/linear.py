@@ -9,10 +9,11 @@ import numpy as np
 
 from everypair.features import Features, Field, like
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.fields import Solver, step_linear
+from everypair.vectors import Vectors
 
 
 class Linear(Tower):

@@ -16,11 +16,12 @@ import numpy as np
 
 from everypair.features import Features, OnesField, like
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.fields import Solver, step_linear, step_machine
 from everypair.towers.linear import columns_of, penalty_part, project
+from everypair.vectors import Vectors
 
 
 class Machine(Tower):

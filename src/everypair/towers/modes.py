@@ -18,10 +18,11 @@ from everypair import validation as check
 from everypair.feedback import Values
 from everypair.kernels.columns import gather_levels
 from everypair.kernels.order import compress, stable_order
-from everypair.objective import Side, Vectors, tiny
+from everypair.objective import Side, tiny
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Tower
 from everypair.towers.embedding import Embedding
+from everypair.vectors import Vectors
 
 
 class Levels:

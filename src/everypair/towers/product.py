@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from everypair.feedback import Values
-from everypair.objective import Side, Vectors
+from everypair.objective import Side
 from everypair.parallel import Workers
 from everypair.towers.modes import ModeTower
+from everypair.vectors import Vectors
 
 
 class Product(ModeTower):
