@@ -54,6 +54,22 @@ def test_one_epoch_by_dimension(name: str, data: st.DataObject) -> None:
     assert_same(shown(solver), expected)
 
 
+@pytest.mark.parametrize("order", ["side", "dimension"])
+@given(data=st.data())
+def test_one_epoch_with_held_parameters(order: str, data: st.DataObject) -> None:
+    """Any of the letters held: the others step as before, in the same order."""
+    name = data.draw(st.sampled_from(MODELS if order == "side" else ["MF", "MFSI", "FM"]))
+    problem = data.draw(problems(name, positive=True, max_size=4, max_k=2))
+    start = problem.fit(epochs=1, rotate=False).parameters_
+    held = data.draw(st.sets(st.sampled_from(list(start)), max_size=len(start) - 1))
+    model = problem.fit(epochs=1, order=order, start=start, fixed={letter: start[letter] for letter in held}, **ONE_BY_ONE)
+    steps = [step for letter, every in problem.order.items() for step in every(start)]
+    if order == "dimension":
+        steps.sort(key=lambda step: (-1, "bwh".index(step[0])) if step[0] in "bwh" else (step[1][1], "WH".index(step[0])))
+    expected = conventional(problem, as_float(start), (step for step in steps if step[0] not in held))
+    assert_same(model.parameters_, expected)
+
+
 @pytest.mark.parametrize("step_size", [0.5, 0.9])
 @given(problem=problems(positive=True, max_size=4, max_k=2))
 def test_step_size(problem: Problem, step_size: float) -> None:

@@ -61,6 +61,8 @@ def test_confidence_far_below_that_of_unobserved_pairs(confidence: str) -> None:
     for options in ({}, {"block_size": 4}, {"order": "dimension"}, {"rotate": False}):
         model = ep.MF(factors=4, unobserved_weight=10.0, regularization=1e-4, **options).fit(feedback)
         assert model.history_[-1].objective <= 1.01 * feedback.constant
+    objectives = [e.objective for e in ep.FM(4, unobserved_weight=10.0, regularization=1e-4, epochs=40).fit(feedback).history_]
+    assert max(b - a for a, b in itertools.pairwise(objectives)) <= 1e-3 * feedback.constant
 
 
 @pytest.mark.full

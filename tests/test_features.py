@@ -141,6 +141,28 @@ def test_no_features_at_all(name: str) -> None:
     assert np.isfinite(model.history_[-1].objective)
 
 
+class Broken:
+    """Returns one number where three are due."""
+
+    shape = (3, 2)
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        return np.ones(1)
+
+    def rmatvec(self, z: np.ndarray) -> np.ndarray:
+        return np.ones(2)
+
+
+def test_operators_that_return_the_wrong_shape() -> None:
+    feedback = ep.Feedback([0, 1, 2], [0, 1, 0])
+    model = ep.MFSI(2, epochs=2).fit(feedback)
+    before = model.phi_
+    with pytest.raises(ValueError, match=r"field 'x': matvec of an operator of shape \(3, 2\) must return .* \(3,\), got \(1,\)"):
+        model.fit(feedback, contexts={"x": Broken()})
+    np.testing.assert_array_equal(model.phi_, before)
+    assert model.stop_reason_ == "epochs"
+
+
 def test_operators_have_no_rows_to_take() -> None:
     X = np.array([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     model = ep.MFSI(2, epochs=1).fit(ep.Feedback([0, 1, 2], [0, 1, 0]), contexts={"x": Squared(X)})

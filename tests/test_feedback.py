@@ -145,3 +145,13 @@ def test_merged_events_count_as_often_as_they_occurred() -> None:
 def test_float32_values_are_multiplied_in_float64() -> None:
     y, alpha = np.float32([0.1, 0.3]), np.float32([0.7, 0.9])
     np.testing.assert_array_equal(ep.Feedback([0, 1], [0, 1], y, alpha).b, alpha.astype(float) * y.astype(float))
+    weight = np.float32([0.3, 0.7])
+    fits = [
+        ep.MF(2, epochs=3, dtype="float64").fit(
+            ep.Feedback(
+                [0, 1, 1], [0, 1, 0], alpha=kind(np.float32([0.7, 0.9, 0.1])), context_weight=kind(weight), item_weight=kind(weight)
+            )
+        )
+        for kind in (np.float32, np.float64)
+    ]
+    assert fits[0].history_[-1][1:5] == fits[1].history_[-1][1:5]

@@ -31,7 +31,6 @@ def test_solve(seed: int, n: int, rank: int) -> None:
 
 @kernel
 def run_vectorised(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total, delta):
-    simd.prefetch(indices, psi, lo, hi)
     simd.accumulate(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
     simd.update(indices, psi, lo, hi, first, scores, delta)
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import MODELS, make, problems
 from sklearn.base import clone
+from threadpoolctl import threadpool_info
 
 import everypair as ep
 
@@ -133,7 +134,8 @@ def test_without_docstrings() -> None:
 def test_models_document_their_arguments() -> None:
     for model in (ep.MF, ep.MFSI, ep.FM, ep.PARAFAC, ep.Tucker):
         for argument in model().get_params():
-            assert f"{argument}" in (model.__doc__ or ""), argument
+            doc = model.__doc__ or ""
+            assert f"\n{argument} :" in doc or f"``{argument}" in doc, argument
 
 
 def test_attributes_are_copies() -> None:
@@ -179,8 +181,12 @@ def test_an_exception_in_a_callback_passes_through() -> None:
     def callback(model: ep.MF, epoch: ep.Epoch) -> None:
         raise RuntimeError("mine")
 
+    model = ep.MF(2)
     with pytest.raises(RuntimeError, match="mine"):
-        ep.MF(2).fit(FEEDBACK, callback=callback)
+        model.fit(FEEDBACK, callback=callback)
+    assert model.stop_reason_ == "error"
+    assert len(model.history_) == 1
+    assert np.all(np.isfinite(model.phi_))
 
 
 def test_ctrl_c_leaves_a_usable_model() -> None:
@@ -245,16 +251,28 @@ def test_fields_and_letters_have_their_own_regularization() -> None:
     np.testing.assert_allclose(found, expected)
 
 
+@pytest.mark.parametrize("field_solver", ["block", "cd"])
 @pytest.mark.parametrize("name", ["MF", "MFSI", "FM"])
-def test_rows_and_features_without_support_are_zero_without_l2(name: str) -> None:
+def test_rows_and_features_without_support_are_zero_without_l2(name: str, field_solver: str) -> None:
     """Explicit coordinate descent knows nothing of them: zero, not what they happened to start as."""
     feedback = ep.Feedback([0, 1, 1], [0, 1, 0], shape=(3, 3))
-    features = sp.csr_array([[1, 0, 0], [1, 1, 0], [0, 0, 0]])
+    features = sp.csr_array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1]])  # feature 2: nobody; 3, 4: no feedback
     arguments = {} if name == "MF" else {"contexts": features}
-    model = getattr(ep, name)(2, unobserved_weight=0.0, regularization=0.0, epochs=2)
+    model = getattr(ep, name)(2, unobserved_weight=0.0, regularization=0.0, epochs=2, field_solver=field_solver, dtype="float64")
     W = model.fit(feedback, **arguments).parameters_["W"]
-    np.testing.assert_array_equal(W[2], 0.0)
+    np.testing.assert_array_equal(W[2:], 0.0)
     assert np.all(np.any(W[:2] != 0.0, axis=1))
+    np.testing.assert_allclose(model.predict([0, 1, 1], [0, 1, 0]), 1.0, atol=0.2)
+
+
+def test_blas_runs_on_one_thread_during_a_fit_only() -> None:
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    before, during = threads(), []
+    ep.MF(2, epochs=1).fit(FEEDBACK, callback=lambda *_: during.append(threads()))
+    assert during == [{1}]
+    assert threads() == before
 
 
 @given(st.integers(0, 10**6))
@@ -277,6 +295,9 @@ def test_coview_is_the_most_frequent_next_item() -> None:
     np.testing.assert_allclose(model.predict([0, 0, 4], [2, 3, 0]), [2 + 1 / 6, 0.0, 1 / 4])
     rare = ep.CoView().fit(ep.Feedback([0, 1, 2, 3, 4], [1, 1, 0, 0, 0], alpha=0.01, shape=(5, 6)), contexts=[5, 5, 5, -1, -1])
     assert rare.recommend(0, n=2)[0].tolist() == [[1, 0]]  # however little a pair weighs, counts come first
+    sums = ep.Feedback([0, 1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 1, 1, 1], y=[0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 5.0], shape=(7, 3))
+    equal = ep.CoView().fit(sums, contexts=[2, 2, 2, 2, 2, 2, -1])
+    assert equal.recommend(0, n=2)[0].tolist() == [[1, 0]]  # equal but for rounding: the more popular first
     identity = ep.CoView().fit(ep.Feedback([0, 0, 1], [1, 2, 0], y=[1.0, 2.0, 1.0]))
     assert identity.recommend([0, 1], n=1)[0].tolist() == [[2], [0]]
 
@@ -296,5 +317,5 @@ def test_scores_of_some_rows_only(name: str) -> None:
     problem = make(name, seed=3)
     model = problem.fit(epochs=1)
     rows = np.array([2, 0, 2])
-    np.testing.assert_allclose(model._side("context").vectors_at(rows), model.phi_[rows], rtol=1e-12)
-    np.testing.assert_allclose(model._side("item").vectors_at(rows), model.psi_[rows], rtol=1e-12)
+    np.testing.assert_allclose(model._side("context").lookup()(rows), model.phi_[rows], rtol=1e-12)
+    np.testing.assert_allclose(model._side("item").lookup()(rows), model.psi_[rows], rtol=1e-12)

@@ -96,6 +96,8 @@ def test_feedback_methods() -> None:
         ({"rotate": "no"}, ["rotate", "'no'"]),
         ({"n_threads": 0}, ["n_threads", "at least 1", "0"]),
         ({"init_std": -1.0}, ["init_std", "-1.0"]),
+        ({"init_std": 0.0}, ["init_std", "greater than 0"]),
+        ({"order": np.array(["side"])}, ["order", "'dimension'"]),
     ],
 )  # fmt: skip
 def test_model_arguments(options: dict[str, Any], words: list[str]) -> None:
@@ -155,6 +157,49 @@ def test_features(model: type) -> None:
         model(2, regularization={"default": 1.0, "W": 1.0}).fit(GOOD, contexts={"W": sp.eye_array(3)})
     with pytest.raises(TypeError, match="must hold numbers"):
         ep.Features({"a": sp.csr_array(np.eye(2, dtype=complex))})
+
+
+@pytest.mark.parametrize("column", [-1, 1_000_000])
+def test_sparse_matrices_with_indices_outside_their_shape(column: int) -> None:
+    """Kernels index with them: they must not get that far."""
+    bad = sp.csr_array((3, 3))
+    bad.data, bad.indices, bad.indptr = np.ones(3), np.array([0, 1, column]), np.array([0, 1, 2, 3])
+    place = rf"outside of it, at \(row, column\) \(2, {column}\)"
+    with pytest.raises(ValueError, match=f"field 'x' of shape .* {place}"):
+        ep.MFSI(2).fit(GOOD, contexts={"x": bad})
+    with pytest.raises(ValueError, match=f"matrix of shape .* {place}"):
+        ep.Feedback.from_scipy(bad)
+    with pytest.raises(ValueError, match=f"exclude of shape .* {place}"):
+        ep.Popularity().fit(GOOD).recommend(0, exclude=bad)
+    transposed = sp.csc_array((3, 3))
+    transposed.data, transposed.indices, transposed.indptr = bad.data, bad.indices, bad.indptr
+    with pytest.raises(ValueError, match=rf"\(row, column\) \({column}, 2\)"):
+        ep.Features({"x": transposed})
+    bad.indices, bad.indptr = np.array([0, 1, 2]), np.array([0, 2, 1, 3])
+    with pytest.raises(ValueError, match="field 'x' is damaged"):
+        ep.Features({"x": bad})
+
+
+def test_masks_and_shapes() -> None:
+    masked = np.ma.masked_array(np.ones((3, 2)), np.eye(3, 2))
+    with pytest.raises(ValueError, match=r"start\['W'\] has masked entries"):
+        ep.MF(2).fit(GOOD, start={"W": masked})
+    with pytest.raises(ValueError, match="field 'features' has masked entries"):
+        ep.FM(2).fit(GOOD, contexts=masked)
+    with pytest.raises(ValueError, match="contexts has masked entries"):
+        ep.CoView().fit(GOOD, contexts=np.ma.masked_array([0, 1, 2], [0, 0, 1]))
+    with pytest.raises(ValueError, match="y has masked entries"):
+        ep.Feedback([0], [0], y=np.ma.masked)
+    with pytest.raises(ValueError, match="field 'a' must have two dimensions"):
+        ep.Features({"a": sp.coo_array(np.ones(3))})
+    with pytest.raises(ValueError, match=r"matrix must be finite, got nan in row 0, column 1"):
+        ep.Feedback.from_scipy(sp.csr_array([[0.0, NAN]]))
+    with pytest.raises(TypeError, match="contexts must be an array, got a sparse matrix"):
+        ep.MF(2, epochs=1).fit(GOOD).context_vectors(sp.eye_array(3))
+    with pytest.raises(ValueError, match="context must be a regular array"):
+        ep.Feedback([[0], [1, 2]], [0, 1])
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'"):
+        _ = ep.MF(2, epochs=1).fit(GOOD).nothing_
 
 
 def test_operators_without_squares() -> None:

@@ -47,11 +47,14 @@ def digests(n_threads: int) -> dict[str, str]:
         "PARAFAC": (ep.PARAFAC(8, **common), tensor),
         "PARAFAC all": (ep.PARAFAC(8, combinations="all", **common), tensor),
         "Tucker": (ep.Tucker(4, **common), tensor),
+        "Tucker without rotation": (ep.Tucker((2, 2, 17), rotate=False, dtype="float64", unobserved_weight=0.1, **common), tensor),
+        "Tucker of three": (ep.Tucker((2, 2, 2, 5), **common), {"contexts": np.column_stack([contexts, contexts[:, 1] % 3])}),
         "Tucker all": (ep.Tucker(4, combinations="all", **common), tensor),
     }
+    merged = feedback.merge_contexts(np.arange(CONTEXTS) % 24_000)
     out = {}
-    for name, (model, arguments) in fits.items():
-        model.fit(feedback, **arguments)
+    for name, (model, arguments) in {**fits, "merged": (ep.MF(20, **common), {})}.items():
+        model.fit(merged if name == "merged" else feedback, **arguments)
         digest = hashlib.sha256()
         for value in model.parameters_.values():
             digest.update(value.tobytes())

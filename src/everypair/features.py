@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,8 +36,8 @@ class Features:
     ----------
     fields : mapping of str to matrix
         Each a scipy sparse matrix, a 2-d array or a linear operator (``shape``, ``matvec``, ``rmatvec``), all with one row per
-        context (or item). A field in which every row has at most one feature is swept in parallel; other fields are solved
-        as blocks.
+        context (or item). A field in which every row has at most one feature is swept in parallel; for the others, see
+        the models' ``field_solver``.
 
     Examples
     --------
@@ -79,10 +78,14 @@ class Features:
         features.is_identity = True
         return features
 
-    def take(self, index: np.ndarray) -> Features | None:
-        """The features of some rows; None where a field is an operator, which has no rows to take."""
-        parts = {name: field.take(index) for name, field in self.fields.items() if isinstance(field, SparseField)}
-        return Features(parts) if len(parts) == len(self.fields) else None
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows can be taken: an operator has none."""
+        return all(isinstance(field, SparseField) for field in self.fields.values())
+
+    def take(self, index: np.ndarray) -> Features:
+        """The features of some rows."""
+        return Features({name: field.take(index) for name, field in self.fields.items() if isinstance(field, SparseField)})
 
     def __repr__(self) -> str:
         return f"Features({self.n_rows:,} rows: {', '.join(f'{name} {width:,}' for name, width in self.widths.items())})"
@@ -104,7 +107,7 @@ def as_features(name: str, features: Any, n_rows: int | None = None) -> Features
 def like(name: str, features: Any, trained: Features) -> Features:
     """Features of other rows, with the fields that were trained on; row numbers where each row was its own feature."""
     if trained.is_identity and not isinstance(features, Features | Mapping):
-        rows = check.indices(name, np.atleast_1d(features), trained.n_rows)
+        rows = check.indices(name, np.atleast_1d(check.array(name, features)), trained.n_rows)
         ((field, width),) = trained.widths.items()
         one_hot = sp.csr_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(len(rows), width))
         return Features({field: one_hot})
@@ -119,7 +122,7 @@ class Field:
 
     shape: tuple[int, int]
     one_hot: bool  # at most one feature in each row
-    dense = False  # has :meth:`iterate_columns`
+    makes_columns = False  # has :meth:`iterate_columns`
     has_squares = True  # has the products with squared entries
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
@@ -137,11 +140,6 @@ class Field:
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``(X^2)' z``, entries squared."""
         raise NotImplementedError
-
-    @cached_property
-    def absent(self) -> np.ndarray:
-        """Which features no row has."""
-        return self.multiply_squared_transposed(np.ones(self.shape[0]), SERIAL) == 0.0
 
     def iterate_columns(self) -> Iterator[np.ndarray]:
         """The columns of X as dense vectors, in order."""
@@ -170,9 +168,7 @@ class SparseField(Field):
     """A sparse matrix, compressed both ways."""
 
     def __init__(self, name: str, matrix: Any) -> None:
-        csr: Any = sp.csr_array(matrix, copy=True)
-        if csr.dtype.kind not in "fiub":
-            raise TypeError(f"field {name!r} must hold numbers, got dtype {csr.dtype}.")
+        csr: Any = sp.csr_array(check.sparse(f"field {name!r}", matrix), copy=True)
         csr = sp.csr_array((csr.data.astype(_float(csr.dtype)), csr.indices, csr.indptr), shape=csr.shape)
         csr.sum_duplicates()
         csr.eliminate_zeros()
@@ -217,16 +213,25 @@ class OperatorField(Field):
         self.has_squares = getattr(operator, "squared", None) is not None
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.asarray(self._operator.matvec(v), v.dtype)
+        return self._checked(self._operator.matvec(v), v.dtype, 0)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.asarray(self._operator.rmatvec(z), z.dtype)
+        return self._checked(self._operator.rmatvec(z), z.dtype, 1)
 
     def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.asarray(self._squared.matvec(v), v.dtype)
+        return self._checked(self._squared.matvec(v), v.dtype, 0)
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.asarray(self._squared.rmatvec(z), z.dtype)
+        return self._checked(self._squared.rmatvec(z), z.dtype, 1)
+
+    def _checked(self, product: Any, dtype: Any, axis: int) -> np.ndarray:
+        product = np.asarray(product, dtype)
+        if product.shape != (self.shape[axis],):
+            raise ValueError(
+                f"field {self._name!r}: {('matvec', 'rmatvec')[axis]} of an operator of shape {self.shape} must return an array of "
+                f"shape ({self.shape[axis]},), got {product.shape}."
+            )
+        return product
 
     def require_squares(self) -> None:
         if not self.has_squares:
@@ -263,8 +268,10 @@ def as_field(name: str, matrix: Any) -> Field:
     """The field of a matrix or operator."""
     if isinstance(matrix, Field):
         return matrix
-    if sp.issparse(matrix) or (isinstance(matrix, np.ndarray) and matrix.ndim == 2):
+    if sp.issparse(matrix):
         return SparseField(name, matrix)
+    if isinstance(matrix, np.ndarray) and matrix.ndim == 2:
+        return SparseField(name, sp.csr_array(check.array(f"field {name!r}", matrix)))
     if isinstance(matrix, Operator):
         return OperatorField(name, matrix)
     raise TypeError(

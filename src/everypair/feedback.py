@@ -74,7 +74,7 @@ class Feedback:
         n_contexts = int(context.max()) + 1 if n_contexts is None else n_contexts
         n_items = int(item.max()) + 1 if n_items is None else n_items
         weights = [
-            None if weight is None else check.reals(name, weight, n, nonnegative=True).copy()
+            None if weight is None else check.reals(name, weight, n, nonnegative=True).astype(np.float64)
             for name, weight, n in (
                 ("context_weight", context_weight, n_contexts),
                 ("item_weight", item_weight, n_items),
@@ -147,19 +147,17 @@ class Feedback:
         self.context_count, self.item_count = counts
 
     @classmethod
-    def from_scipy(cls, matrix: Any, alpha: Any = 1.0, **options: Any) -> Feedback:
+    def from_scipy(cls, matrix: Any, alpha: Any = 1.0, *, context_weight: Any = None, item_weight: Any = None) -> Feedback:
         """Feedback from a sparse matrix: the stored values are y, also stored zeros.
 
-        ``alpha`` is a number, or a sparse matrix that stores the same cells. Further options as for :class:`Feedback`.
+        ``alpha`` is a number, or a sparse matrix that stores the same cells. Weights as for :class:`Feedback`.
         """
         if not sp.issparse(matrix):
             raise TypeError(f"matrix must be a scipy sparse matrix, got {type(matrix).__name__}.")
-        if matrix.dtype.kind not in "fiub":
-            raise TypeError(f"matrix must hold numbers, got dtype {matrix.dtype}.")
-        y = matrix.astype(np.float64).tocsr(copy=True)
+        y = check.sparse("matrix", matrix).astype(np.float64).tocsr(copy=True)
         y.sum_duplicates()
         if sp.issparse(alpha):
-            weights = alpha.tocsr(copy=True)
+            weights = check.sparse("alpha", alpha).tocsr(copy=True)
             weights.sum_duplicates()
             same = weights.shape == y.shape and np.array_equal(weights.indptr, y.indptr)
             if not (same and np.array_equal(weights.indices, y.indices)):
@@ -168,10 +166,13 @@ class Feedback:
         elif np.ndim(alpha) > 0:
             raise TypeError("alpha must be a number or a sparse matrix that stores the same cells as matrix, got an array.")
         rows = np.repeat(np.arange(y.shape[0]), np.diff(y.indptr))
+        if not np.all(np.isfinite(y.data)):
+            p = int(np.argmin(np.isfinite(y.data)))
+            raise ValueError(f"matrix must be finite, got {y.data[p]} in row {rows[p]}, column {y.indices[p]}.")
         values: Any = y.data
         if values.size and np.all(values == values[0]):
             values = float(values[0])
-        return cls(rows, y.indices, values, alpha, shape=y.shape, **options)
+        return cls(rows, y.indices, values, alpha, shape=y.shape, context_weight=context_weight, item_weight=item_weight)
 
     def merge_contexts(self, groups: Any) -> Feedback:
         """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
@@ -259,7 +260,7 @@ def _shape(shape: Any) -> tuple[int, int] | tuple[None, None]:
 def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Values:
     """A number stays a number; an array is checked entry by entry."""
     if np.ndim(value) == 0:
-        value = value.item() if isinstance(value, np.ndarray) else value
+        value = check.array(name, value).item() if isinstance(value, np.ndarray) else value
         return check.number(name, value, low=0.0 if positive else -np.inf, open_low=positive)
     return check.reals(name, value, length, positive=positive)
 

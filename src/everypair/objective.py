@@ -60,7 +60,7 @@ class Objective:
         self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
         self._covered = _cast(feedback.unobserved(), dtype)
         self._alpha = _cast(feedback.alpha, dtype)
-        a = _cast(feedback.alpha - alpha0 * feedback.unobserved(), dtype)
+        a = _cast(np.float64(feedback.alpha) - alpha0 * np.float64(feedback.unobserved()), dtype)
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)
@@ -133,7 +133,7 @@ class Side:
         m = 0.0 if not listed else 1.0 if weight is None else weight
         self._weight = _cast(objective.alpha0 * m, objective.dtype)
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
-        self._tiny = tiny(objective.dtype) if listed else np.nan
+        self._tiny = tiny(objective.dtype) if listed else NEVER
         self._bounds = self.workers.split(view.indptr)
         self._buffers: dict[str, np.ndarray] = {}
         self._scores = np.empty(0)
@@ -176,13 +176,13 @@ class Side:
         return g, h
 
     def slopes_pair(self, f: int, q: int) -> np.ndarray:
-        """Half gradients and half curvatures for two dimensions, a row each: ``g_f, g_q, h_ff, h_fq, h_qq, phi_f, 0, 0``."""
+        """Half gradients and half curvatures for two dimensions, as the state that :mod:`everypair.kernels.pairs` describes."""
         out = self._buffer("pair", (self.n_rows, 8))
         J, psi = self.gram, self.other.dims
         self._run(
             pairs.slopes_pair, self._indices, self._a, self._b, self._scores, psi[f], psi[q], self._weight,
             self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q],
-            self.own.dims[f], out,
+            self._tiny, self.own.dims[f], out,
         )  # fmt: skip
         return out
 
@@ -284,6 +284,7 @@ class Side:
         return self._buffers[name]
 
 
+NEVER = np.nan  # a tolerance that no curvature falls below
 OTHER = {"context": "item", "item": "context"}
 
 

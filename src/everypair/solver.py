@@ -72,7 +72,8 @@ class ICD:
     def _sweeps_by_dimension(self) -> Iterator[str]:
         """The loop of Algorithms 2 and 3: for each dimension, first the contexts', then the items' parameters."""
         plans = {side: list(self.towers[side].blocks) for side in SIDES}
-        for block in dict.fromkeys(plans["context"] + plans["item"]):
+        linear_first = sorted({*plans["context"], *plans["item"]}, key=lambda block: (isinstance(block, int), block))
+        for block in linear_first:
             for side in SIDES:
                 if block in plans[side]:
                     view = self.objective.side(side)
@@ -98,6 +99,8 @@ class ICD:
 
     def _turn(self, other: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram, which becomes diagonal. Scores do not change.
+
+        The Gram of the side about to be swept is out of date until its sweep is done, and not used before.
 
         Without L2 this is left out where the Gram is nearly singular: dimensions that hold only rounding errors would make steps
         of noise over noise.
@@ -128,7 +131,7 @@ class ICD:
     @property
     def _unregularized(self) -> bool:
         parameters = [parameter for tower in self.towers.values() for parameter in tower.parameters.values()]
-        return any(np.any(parameter.penalty == 0) for parameter in parameters)
+        return any(np.any(parameter.penalty == 0) for parameter in parameters if not parameter.fixed)
 
     def _norms(self, side: str, k: int) -> np.ndarray:
         vectors, workers = self.objective.vectors[side], self.objective.workers

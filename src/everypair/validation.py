@@ -7,6 +7,7 @@ import numbers
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 
 def number(name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
@@ -35,53 +36,53 @@ def integer(name: str, value: Any, *, low: int) -> int:
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """``value`` if it is one of ``options``."""
-    if value not in options:
+    if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
 
 
 def indices(name: str, values: Any, size: int | None, *, ndim: int = 1) -> np.ndarray:
     """``values`` as an array of integers in ``[0, size)``."""
-    array = _unmasked(name, values)
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must be a {ndim}-dimensional array of integers, got shape {array.shape}.")
-    if array.size == 0 and array.dtype.kind != "u":
-        array = array.astype(np.int64)
-    if array.dtype.kind not in "iu":
+    given = array(name, values)
+    if given.ndim != ndim:
+        raise ValueError(f"{name} must be a {ndim}-dimensional array of integers, got shape {given.shape}.")
+    if given.size == 0 and given.dtype.kind != "u":
+        given = given.astype(np.int64)
+    if given.dtype.kind not in "iu":
         raise TypeError(
-            f"{name} must hold integers, got dtype {array.dtype}. Map ids to 0, 1, 2, ... first "
+            f"{name} must hold integers, got dtype {given.dtype}. Map ids to 0, 1, 2, ... first "
             f"(numpy.unique(ids, return_inverse=True) does)."
         )
-    if array.size:
-        low, high = array.min(), array.max()
+    if given.size:
+        low, high = given.min(), given.max()
         if low < 0:
-            raise ValueError(f"{name} must not be negative, got {low} at position {_first(array == low)}.")
+            raise ValueError(f"{name} must not be negative, got {low} at position {_first(given == low)}.")
         if size is not None and high >= size:
             raise ValueError(
-                f"{name} must be below {size}, got {high} at position {_first(array == high)}. "
-                f"Give a larger shape, or correct the index."
+                f"{name} must be below {size}, got {high} at position {_first(given == high)}. "
+                f"Correct the index, or the number of rows it counts."
             )
         if high > np.iinfo(np.int64).max:
-            raise ValueError(f"{name} must fit into 64-bit signed integers, got {high} at position {_first(array == high)}.")
+            raise ValueError(f"{name} must fit into 64-bit signed integers, got {high} at position {_first(given == high)}.")
     # Small, unsigned and foreign integers would overflow or not compile where they are counted with.
-    return array if array.dtype in (np.int32, np.int64) and array.dtype.isnative else array.astype(np.int64)
+    return given if given.dtype in (np.int32, np.int64) and given.dtype.isnative else given.astype(np.int64)
 
 
 def reals(name: str, values: Any, length: int, *, positive: bool = False, nonnegative: bool = False) -> np.ndarray:
     """``values`` as a 1-d float array of the given length, finite, and positive or non-negative if asked."""
-    array = _unmasked(name, values)
-    if array.ndim != 1 or len(array) != length:
-        raise ValueError(f"{name} must be a number or a 1-dimensional array of length {length}, got shape {array.shape}.")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}.")
-    if array.dtype not in (np.float32, np.float64) or not array.dtype.isnative:
-        array = array.astype(np.float64)
-    refuse(name, ~np.isfinite(array), array, "be finite")
+    given = array(name, values)
+    if given.ndim != 1 or len(given) != length:
+        raise ValueError(f"{name} must be a number or a 1-dimensional array of length {length}, got shape {given.shape}.")
+    if given.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got dtype {given.dtype}.")
+    if given.dtype not in (np.float32, np.float64) or not given.dtype.isnative:
+        given = given.astype(np.float64)
+    refuse(name, ~np.isfinite(given), given, "be finite")
     if positive:
-        refuse(name, array <= 0, array, "be greater than 0")
+        refuse(name, given <= 0, given, "be greater than 0")
     if nonnegative:
-        refuse(name, array < 0, array, "not be negative")
-    return array
+        refuse(name, given < 0, given, "not be negative")
+    return given
 
 
 def refuse(name: str, bad: np.ndarray, array: np.ndarray, rule: str) -> None:
@@ -91,10 +92,36 @@ def refuse(name: str, bad: np.ndarray, array: np.ndarray, rule: str) -> None:
         raise ValueError(f"{name} must {rule}, got {array[place]} at position {place} ({int(bad.sum())} such in all).")
 
 
-def _unmasked(name: str, values: Any) -> np.ndarray:
+def array(name: str, values: Any) -> np.ndarray:
+    """``values`` as an array, if they are one and nothing in them is masked."""
+    if sp.issparse(values):
+        raise TypeError(f"{name} must be an array, got a sparse matrix of shape {values.shape}.")
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Leave them out.")
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a regular array: {error}") from error
+
+
+def sparse(name: str, matrix: Any) -> Any:
+    """``matrix`` if it is a two-dimensional sparse matrix of numbers whose indices lie inside its shape."""
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must have two dimensions, got shape {matrix.shape}.")
+    if matrix.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold numbers, got dtype {matrix.dtype}.")
+    if matrix.format in ("csr", "csc"):
+        across = 1 if matrix.format == "csr" else 0
+        bad = (matrix.indices < 0) | (matrix.indices >= matrix.shape[across])
+        steps = np.diff(matrix.indptr)
+        if len(steps) != matrix.shape[1 - across] or np.any(steps < 0) or matrix.indptr[-1] > len(matrix.indices):
+            raise ValueError(f"{name} is damaged: its indptr does not describe {matrix.shape[1 - across]} rows of its data.")
+        if bad.any():
+            p = int(np.argmax(bad))
+            at = int(np.searchsorted(matrix.indptr, p, side="right")) - 1
+            place = (at, int(matrix.indices[p]))[:: 1 if across else -1]
+            raise ValueError(f"{name} of shape {matrix.shape} stores an entry outside of it, at (row, column) {place}.")
+    return matrix
 
 
 def _first(mask: np.ndarray) -> Any:

@@ -39,13 +39,7 @@ class Vectors:
 
     def rotate(self, Q: np.ndarray, workers: Workers) -> None:
         """Turn the first dimensions: ``phi Q``."""
-        dims, k = self.dims, len(Q)
-        Qt = Q.T.astype(dims.dtype)
-
-        def some(start: int, stop: int) -> None:
-            dims[:k, start:stop] = Qt @ dims[:k, start:stop]
-
-        workers.chunks(dims.shape[1], some)
+        turn(self.dims[: len(Q)], Q, workers)
         self.changed("dims")
 
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
@@ -71,3 +65,13 @@ class Vectors:
             return term(x.astype(np.float64), w)
 
         return workers.sum(n, some)
+
+
+def turn(dims: np.ndarray, Q: np.ndarray, workers: Workers) -> None:
+    """``dims = Q' dims``, in place: every column is a vector, and is turned."""
+    Qt = Q.T.astype(dims.dtype)
+
+    def some(start: int, stop: int) -> None:
+        dims[:, start:stop] = Qt @ dims[:, start:stop]
+
+    workers.chunks(dims.shape[1], some)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import leaf, pick
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
 
 
 @leaf
@@ -64,19 +65,19 @@ def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta)
 @leaf
 def _advance(state, c, u, v):
     """``phi_f(c) += u`` and ``phi_q(c) += v``."""
-    state[c, 0] += state[c, 2] * u + state[c, 3] * v
-    state[c, 1] += state[c, 3] * u + state[c, 4] * v
-    state[c, 5] += u
-    state[c, 6] += u
-    state[c, 7] += v
+    state[c, G_F] += state[c, H_FF] * u + state[c, H_FQ] * v
+    state[c, G_Q] += state[c, H_FQ] * u + state[c, H_QQ] * v
+    state[c, PHI] += u
+    state[c, MOVE_F] += u
+    state[c, MOVE_Q] += v
 
 
 @leaf
 def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state):
     """As :func:`step_linear` for a factorization machine, where ``w_lf`` moves dimension f and the bias dimension q.
 
-    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2). A row of ``state`` is
-    ``g_f, g_q, h_ff, h_fq, h_qq, phi_f`` and the moves of ``phi_f`` and ``phi_q`` so far; all of it follows.
+    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2). ``state`` (see :mod:`everypair.kernels.pairs`)
+    follows the steps.
     """
     for j in range(start, stop):
         gradient = np.float64(0.0)
@@ -86,10 +87,10 @@ def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state
         for p in range(indptr[j], indptr[j + 1]):
             c = rows[p]
             x = np.float64(pick(values, p))
-            d = state[c, 5] - x * before
-            gradient += x * (state[c, 0] + d * state[c, 1])
-            straight = state[c, 2] + d * d * state[c, 4]
-            mixed = 2.0 * d * state[c, 3]
+            d = state[c, PHI] - x * before
+            gradient += x * (state[c, G_F] + d * state[c, G_Q])
+            straight = state[c, H_FF] + d * d * state[c, H_QQ]
+            mixed = 2.0 * d * state[c, H_FQ]
             curvature += x * x * (straight + mixed)
             size += x * x * (straight + abs(mixed))
         if curvature <= tiny * size:
@@ -104,7 +105,7 @@ def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state
             c = rows[p]
             x = np.float64(pick(values, p))
             u = x * step
-            _advance(state, c, u, (state[c, 5] - x * before) * u)
+            _advance(state, c, u, (state[c, PHI] - x * before) * u)
 
 
 @leaf

@@ -11,6 +11,10 @@ import numpy as np
 
 from everypair.kernels.jit import leaf, pick
 
+# The state of a row in a factorization machine, for a factor dimension f and the bias dimension q: half gradients, half
+# curvatures, phi_f, and how far phi_f and phi_q have moved.
+G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, MOVE_F, MOVE_Q = range(8)
+
 
 @leaf
 def slopes(
@@ -46,12 +50,11 @@ def slopes(
 @leaf
 def slopes_pair(
     start, stop, indptr, indices, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
-    curvature_ff, curvature_fq, curvature_qq, phi, out,
+    curvature_ff, curvature_fq, curvature_qq, tiny, phi, state,
 ):  # fmt: skip
-    """As :func:`slopes` for two dimensions at once, with the curvature between them, and ``phi_f`` itself.
+    """As :func:`slopes` for two dimensions at once, with the curvature between them.
 
-    A row of ``out`` is ``g_f, g_q, h_ff, h_fq, h_qq, phi_f`` and two places for the moves of ``phi_f`` and ``phi_q``: features
-    visit rows in any order, and find all of it in one place.
+    Features visit rows in any order, and find all they need of a row in one place: a row of ``state``.
     """
     for c in range(start, stop):
         gf = np.float64(0.0)
@@ -59,6 +62,8 @@ def slopes_pair(
         ff = np.float64(0.0)
         fq = np.float64(0.0)
         qq = np.float64(0.0)
+        size_f = np.float64(0.0)
+        size_q = np.float64(0.0)
         for p in range(indptr[c], indptr[c + 1]):
             df = np.float64(psi_f[indices[p]])
             dq = np.float64(psi_q[indices[p]])
@@ -68,15 +73,21 @@ def slopes_pair(
             ff += pick(a, p) * df * df
             fq += pick(a, p) * df * dq
             qq += pick(a, p) * dq * dq
+            size_f += abs(pick(a, p)) * df * df
+            size_q += abs(pick(a, p)) * dq * dq
         m = pick(weight, c)
-        out[c, 0] = gf + m * pick(product_f, c)
-        out[c, 1] = gq + m * pick(product_q, c)
-        out[c, 2] = max(ff + m * curvature_ff, 0.0)
-        out[c, 3] = fq + m * curvature_fq
-        out[c, 4] = max(qq + m * curvature_qq, 0.0)
-        out[c, 5] = phi[c]
-        out[c, 6] = 0.0
-        out[c, 7] = 0.0
+        ff += m * curvature_ff
+        qq += m * curvature_qq
+        lost_f = ff <= tiny * (size_f + m * curvature_ff)
+        lost_q = qq <= tiny * (size_q + m * curvature_qq)
+        state[c, G_F] = 0.0 if lost_f else gf + m * pick(product_f, c)
+        state[c, G_Q] = 0.0 if lost_q else gq + m * pick(product_q, c)
+        state[c, H_FF] = 0.0 if lost_f else ff
+        state[c, H_FQ] = 0.0 if lost_f or lost_q else fq + m * curvature_fq
+        state[c, H_QQ] = 0.0 if lost_q else qq
+        state[c, PHI] = phi[c]
+        state[c, MOVE_F] = 0.0
+        state[c, MOVE_Q] = 0.0
 
 
 @leaf

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import kernel, leaf, part, pick
-from everypair.kernels.simd import LANES, accumulate, prefetch, update
+from everypair.kernels.simd import LANES, accumulate, update
 
-AHEAD = 64  # pairs of the next row whose vectors are asked for in advance
 RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
 
 
@@ -22,10 +21,11 @@ def _gather(indices, psi, first, last, tile):
 
 
 @leaf
-def _finish(scores, before, delta):
-    step = before.dtype.type(delta)
+def _finish(scores, x, delta):
+    """Scores after a step along one gathered dimension."""
+    step = x.dtype.type(delta)
     for p in range(len(scores)):
-        scores[p] += step * before[p]
+        scores[p] += step * x[p]
 
 
 @leaf
@@ -97,8 +97,6 @@ def sweep(
     delta = np.empty(LANES, psi.dtype)
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
-        if c + 1 < stop:
-            prefetch(indices, psi, hi, min(indptr[c + 2], hi + AHEAD))
         implicit = pick(weight, c)
         l2 = pick(penalty, c)
         row = W[c]

@@ -42,10 +42,6 @@ def update_plain(indices, psi, lo, hi, first, scores, delta):
         scores[p] += np.sum(delta * psi[indices[p], first : first + LANES])
 
 
-def prefetch_plain(indices, psi, lo, hi):
-    """Ask for the vectors of pairs lo:hi, which will be needed soon."""
-
-
 @intrinsic
 def _accumulate(typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):  # pragma: no cover - compiled
     signature = types.void(indices, psi, types.intp, types.intp, types.intp, scores, a, types.intp, b, types.intp, out)
@@ -93,25 +89,6 @@ def _update(typingctx, indices, psi, lo, hi, first, scores, delta):  # pragma: n
             moved = builder.call(reduce, [ir.Constant(loop.scalar, -0.0), product], fastmath=CONTRACT)
             place = builder.gep(loop.data(5), [p])
             builder.store(builder.fadd(builder.load(place), moved, flags=CONTRACT), place)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def _prefetch(typingctx, indices, psi, lo, hi):  # pragma: no cover - compiled
-    signature = types.void(indices, psi, types.intp, types.intp)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loop = _Pairs(context, builder, signature, args)
-        byte = ir.IntType(8).as_pointer()
-        integer = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, integer, integer, integer])
-        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        read, keep, data = (ir.Constant(integer, value) for value in (0, 3, 1))
-        zero, lanes = ir.Constant(ir.IntType(64), 0), ir.Constant(ir.IntType(64), LANES)
-        with loop.over() as (p, _), cgutils.for_range_slice(builder, zero, loop.stride, lanes) as (first, _):
-            builder.call(call, [builder.bitcast(loop.pointer(p, first), byte), read, keep, data])
         return context.get_dummy_value()
 
     return signature, generate
@@ -168,4 +145,3 @@ def _add_product(builder: Any, place: Any, x: Any, y: Any) -> None:  # pragma: n
 _vectors = not (numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
 accumulate: Callable[..., None] = _accumulate if _vectors else kernel(accumulate_plain)
 update: Callable[..., None] = _update if _vectors else kernel(update_plain)
-prefetch: Callable[..., None] = _prefetch if _vectors else kernel(prefetch_plain)

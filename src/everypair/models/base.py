@@ -51,7 +51,8 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_"):
+        fitted = any(key.endswith("_") for key in vars(self))
+        if name.endswith("_") and not name.startswith("_") and not fitted:
             raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -129,7 +130,7 @@ def _excluded(exclude: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
     if isinstance(exclude, Feedback):
         given, rows = exclude.shape, exclude.by_context
     elif sp.issparse(exclude):
-        given, rows = exclude.shape, exclude.tocsr()
+        given, rows = exclude.shape, check.sparse("exclude", exclude).tocsr()
     else:
         raise TypeError(f"exclude must be a Feedback or a scipy sparse matrix, got {type(exclude).__name__}.")
     if tuple(given) != tuple(shape):

@@ -74,6 +74,7 @@ class CoView(Model):
         popularity = _popularity(feedback)
         total = np.abs(popularity).sum()
         steps = np.diff(np.unique(np.append(counts.data, 0.0)))
+        steps = steps[steps > 1e-9 * np.abs(counts.data).max(initial=0.0)]  # smaller ones are rounding
         self.share_ = popularity / total * (0.5 * steps.min() if len(steps) else 1.0) if total > 0 else popularity
         self.counts_: Any = counts
         self.previous_ = previous
@@ -97,7 +98,7 @@ def _popularity(feedback: Feedback) -> np.ndarray:
 
 
 def _previous(contexts: Any, n_contexts: int, n_items: int) -> np.ndarray:
-    array = np.asarray(contexts)
+    array = check.array("contexts", contexts)
     if array.ndim != 1 or len(array) != n_contexts:
         raise ValueError(f"contexts must give one previous item per context ({n_contexts}), got shape {array.shape}.")
     if array.dtype.kind not in "iu":

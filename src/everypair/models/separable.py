@@ -65,7 +65,7 @@ class Separable(Model):
     Parameters
     ----------
     factors : int
-        Number of dimensions k.
+        Number of dimensions k (for Tucker, also one number per variable).
     unobserved_weight : float
         :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone.
     regularization : float or dict
@@ -79,7 +79,8 @@ class Separable(Model):
     step_size : float
         :math:`\eta \in (0, 1]`, the part of each Newton step that is taken.
     block_size : int
-        Dimensions of a row solved together, where a side is plain rows of parameters (no features); 1 is the paper.
+        Dimensions of a row solved together, where a side is plain rows of parameters (no features, not a context variable of a
+        tensor) and ``order="side"``; elsewhere it has no effect. 1 is the paper.
     rotate : bool
         Turn both sides' dimensions before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs.
         Has no effect where the model does not allow it (PARAFAC, held factors, ``order="dimension"``).
@@ -106,7 +107,7 @@ class Separable(Model):
     history_ : list of Epoch
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
     stop_reason_ : str
-        "epochs", "tol", "callback" or "interrupt".
+        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed.
     """
 
     _orders: ClassVar[tuple[str, ...]] = ORDERS
@@ -154,7 +155,7 @@ class Separable(Model):
                 _hold("start", start, towers, fixed=False)
                 _hold("fixed", fixed, towers, fixed=True)
                 objective = Objective(setup.feedback, setup.alpha0, setup.dtype, workers, listed=not towers.complete)
-                solver = ICD(objective, towers.context, towers.item, self.rotate, self.order)
+                solver = ICD(objective, towers.context, towers.item, bool(self.rotate), self.order)
                 self._context_tower, self._item_tower = towers.context, towers.item
                 self._fitted_shape = setup.feedback.shape
                 self.history_: list[Epoch] = []
@@ -165,17 +166,23 @@ class Separable(Model):
                     return callback is not None and bool(callback(self, epoch))
 
                 self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
-        except (DivergedError, np.linalg.LinAlgError) as error:
-            vars(self).clear()
-            vars(self).update(before)
-            raise error if isinstance(error, DivergedError) else DivergedError(np.nan, setup.dtype) from error
+        except BaseException as error:
+            diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
+            if diverged or vars(self).get("history_") is before.get("history_") or not self.history_:
+                vars(self).clear()
+                vars(self).update(before)
+            else:  # a callback failed: the epochs before it are kept
+                self.stop_reason_ = "error"
+            if isinstance(error, np.linalg.LinAlgError):
+                raise DivergedError(np.nan, setup.dtype) from error
+            raise
         return self
 
     def _setup(self, feedback: Feedback) -> Setup:
         """The constructor's arguments, checked."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
-        if not isinstance(self.rotate, bool):
+        if not isinstance(self.rotate, bool | np.bool_):
             raise TypeError(f"rotate must be True or False, got {self.rotate!r}.")
         check.choice("order", self.order, ORDERS)
         if self.order not in self._orders:
@@ -196,7 +203,7 @@ class Separable(Model):
             step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
             block_size=check.integer("block_size", self.block_size, low=1),
             field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
-            init_std=None if self.init_std is None else check.number("init_std", self.init_std, low=0.0),
+            init_std=None if self.init_std is None else check.number("init_std", self.init_std, low=0.0, open_low=True),
         )
 
     @property
@@ -230,12 +237,12 @@ class Separable(Model):
         return self._fitted_shape
 
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
-        phi, psi = self._side("context").vectors_at(context), self._side("item").vectors_at(item)
+        phi, psi = self._side("context").lookup()(context), self._side("item").lookup()(item)
         return np.einsum("nf,nf->n", phi, psi)
 
     def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        tower, psi = self._side("context"), self._side("item").vectors().rows
-        return lambda context: tower.vectors_at(context) @ psi.T
+        phi, psi = self._side("context").lookup(), self._side("item").vectors().rows
+        return lambda context: phi(context) @ psi.T
 
 
 def documented(cls: type[S]) -> type[S]:
@@ -262,7 +269,7 @@ def _hold(argument: str, values: Mapping[str, Any] | None, towers: Towers, fixed
         if letter not in parameters:
             raise ValueError(f"{argument} names {letter!r}; the parameters of this model are {', '.join(parameters)}.")
         parameter = parameters[letter]
-        array = np.asarray(value)
+        array = check.array(f"{argument}[{letter!r}]", value)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"{argument}[{letter!r}] must hold numbers, got dtype {array.dtype}.")
         if array.ndim == 0 and parameter.shape == (1,):

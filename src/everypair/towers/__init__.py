@@ -1,4 +1,5 @@
-"""Towers: one side of a k-separable model each. A file per subsection of the paper's Section 5."""
+"""Towers: one side of a k-separable model each. ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the
+subsections of the paper's Section 5."""
 
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.core import Core

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +70,10 @@ class Tower(ABC):
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         """``phi`` of other rows than those trained on (n x K); ``name`` is what messages call them."""
 
-    def vectors_at(self, index: np.ndarray) -> np.ndarray:
-        """``phi`` of some of the rows trained on (len(index) x K)."""
-        return self.vectors().rows[index]
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function from row numbers to ``phi`` of those rows: computed for them alone where the tower can."""
+        rows = self.vectors().rows
+        return lambda index: rows[index]
 
     @property
     @abstractmethod

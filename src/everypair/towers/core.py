@@ -141,7 +141,7 @@ class KronField(Field):
     """The dense features ``kron(u[c1], v[c2], ...)`` of contexts, never stored."""
 
     one_hot = False
-    dense = True
+    makes_columns = True
 
     def __init__(self, tables: Sequence[np.ndarray], levels: Sequence[np.ndarray]) -> None:
         self._tables, self._levels = tables, levels
@@ -198,7 +198,7 @@ class StackedField(Field):
     """The rows of one field followed by those of another."""
 
     one_hot = False
-    dense = True
+    makes_columns = True
 
     def __init__(self, top: KronField, bottom: KronField) -> None:
         self._parts = (top, bottom)

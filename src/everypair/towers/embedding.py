@@ -27,7 +27,7 @@ class Embedding(Tower):
         return Vectors(rows=self._W.value)
 
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return self._W.value[check.indices(name, np.atleast_1d(rows), len(self._W.value))]
+        return self._W.value[check.indices(name, np.atleast_1d(check.array(name, rows)), len(self._W.value))]
 
     @property
     def blocks(self) -> range:

@@ -15,6 +15,7 @@ import numpy as np
 from everypair.features import Field, OnesField, SparseField
 from everypair.feedback import Values
 from everypair.kernels import columns
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.objective import tiny
 from everypair.parallel import Workers
 
@@ -54,7 +55,7 @@ def step_linear(
         matrix = field.columns.arrays  # type: ignore[attr-defined]
         solver.workers.run(columns.step_linear, bounds, *matrix, penalty, solver.step_size, w, g, h, delta)
         return
-    if solver.field_solver == "cd" and field.dense:
+    if solver.field_solver == "cd" and field.makes_columns:
         _step_dense_columns(field, w, penalty, g, h, delta, solver)
         return
     workers = solver.workers
@@ -105,8 +106,8 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
         solver.workers.run(columns.step_machine, bounds, *matrix, penalty, solver.step_size, tiny(w.dtype), w, state)
         return
     workers = solver.workers
-    w[field.absent & (penalty == 0.0)] = 0.0
-    g_f, g_q, h_ff, h_fq, h_qq, phi = (state[:, j].copy() for j in range(6))
+    _drop_unsupported_factors(field, w, penalty, state, workers)
+    g_f, g_q, h_ff, h_fq, h_qq, phi = (state[:, j].copy() for j in (G_F, G_Q, H_FF, H_FQ, H_QQ, PHI))
 
     def adjoint(z_f: np.ndarray, z_q: np.ndarray) -> np.ndarray:
         return field.multiply_transposed(z_f + phi * z_q, workers) - w * field.multiply_squared_transposed(z_q, workers)
@@ -193,6 +194,21 @@ def _drop_unsupported(
         u = field.multiply(step, workers)
         g += h * u
         delta += u
+
+
+def _drop_unsupported_factors(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, workers: Workers) -> None:
+    """As :func:`_drop_unsupported` for a factorization machine: features all of whose rows carry no loss."""
+    if np.all(penalty > 0.0):
+        return
+    support = field.multiply_squared_transposed(state[:, H_FF] + state[:, H_QQ], workers)
+    idle = (support <= 0.0) & (penalty == 0.0) & (w != 0.0)
+    if idle.any():
+        step = np.where(idle, -w, 0.0).astype(w.dtype)
+        u = field.multiply(step, workers)
+        # with step = -w on these features, X^2 (w step + step^2 / 2) = -X^2 step^2 / 2
+        v = state[:, PHI] * u + 0.5 * (u * u + field.multiply_squared(step * step, workers))
+        w += step
+        columns.advance_machine(0, len(state), u, v.astype(w.dtype), state)
 
 
 def _dot(x: np.ndarray, y: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,14 @@ from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.fields import Solver, step_linear
-from everypair.vectors import Vectors
+from everypair.vectors import Vectors, turn
 
 
 class Linear(Tower):
     """A vector of weights per feature.
 
     Per dimension f the derivatives ``g_c, h_c`` with respect to ``phi_f(c)`` are computed once; the features are then swept on
-    those two vectors alone: O(k |S| + k Nz(X)) in all, where the paper counts O(k^2 Nz(X)).
+    those two vectors alone: O(k |S| + k^2 |C| + k Nz(X)) in all, where the paper counts O(k^2 Nz(X)).
     """
 
     def __init__(
@@ -41,9 +41,10 @@ class Linear(Tower):
     def vectors(self, workers: Workers = SERIAL) -> Vectors:
         return Vectors(dims=project(self.features, self._W.value, workers))
 
-    def vectors_at(self, index: np.ndarray) -> np.ndarray:
-        rows = self.features.take(index)
-        return super().vectors_at(index) if rows is None else self.vectors_of("rows", rows)
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        if not self.features.has_rows:
+            return super().lookup()
+        return lambda index: self.vectors_of("rows", self.features.take(index))
 
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         return Vectors(dims=project(like(name, rows, self.features), self._W.value, SERIAL)).rows
@@ -61,7 +62,7 @@ class Linear(Tower):
         return 0 if self._W.fixed else self.n_dims
 
     def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        Vectors(dims=self._W.value).rotate(Q, workers)
+        turn(self._W.value, Q, workers)
         vectors.rotate(Q, workers)
 
 

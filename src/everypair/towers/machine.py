@@ -9,19 +9,20 @@ with K = k + 2; the other side has its constant 1 where this one has its bias di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from everypair.features import Features, OnesField, like
 from everypair.feedback import Values
+from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Parameter, Tower
 from everypair.towers.fields import Solver, step_linear, step_machine
 from everypair.towers.linear import columns_of, penalty_part, project
-from everypair.vectors import Vectors
+from everypair.vectors import Vectors, turn
 
 
 class Machine(Tower):
@@ -57,9 +58,10 @@ class Machine(Tower):
     def vectors(self, workers: Workers = SERIAL) -> Vectors:
         return Vectors(dims=self._evaluate(self.features, workers))
 
-    def vectors_at(self, index: np.ndarray) -> np.ndarray:
-        rows = self.features.take(index)
-        return super().vectors_at(index) if rows is None else self.vectors_of("rows", rows)
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        if not self.features.has_rows:
+            return super().lookup()
+        return lambda index: self.vectors_of("rows", self.features.take(index))
 
     def vectors_of(self, name: str, rows: Any) -> np.ndarray:
         return Vectors(dims=self._evaluate(like(name, rows, self.features), SERIAL)).rows
@@ -108,12 +110,12 @@ class Machine(Tower):
         state = side.slopes_pair(f, self._q)
         for field, at in columns_of(self.features):
             step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)
-        side.move_pair(f, self._q, state[:, 6].copy(), state[:, 7].copy())
+        side.move_pair(f, self._q, state[:, MOVE_F].copy(), state[:, MOVE_Q].copy())
 
     @property
     def rotatable(self) -> int:
         return 0 if self._W.fixed else self.n_dims - 2
 
     def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        Vectors(dims=self._W.value).rotate(Q, workers)
+        turn(self._W.value, Q, workers)
         vectors.rotate(Q, workers)

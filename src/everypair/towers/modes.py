@@ -9,7 +9,7 @@ contexts contribute their explicit part only.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,8 +100,8 @@ class ModeTower(Tower):
         rows = check_levels(name, rows, [len(table) for table in self.tables()])
         return self.combine(list(rows.T), SERIAL).rows
 
-    def vectors_at(self, index: np.ndarray) -> np.ndarray:
-        return self.combine([levels.level[index] for levels in self.levels], SERIAL).rows
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda index: self.combine([levels.level[index] for levels in self.levels], SERIAL).rows
 
     @abstractmethod
     def combine(self, levels: Sequence[np.ndarray], workers: Workers) -> Vectors:
