@@ -172,10 +172,7 @@ class SparseField(Field):
         csr = sp.csr_array((csr.data.astype(_float(csr.dtype)), csr.indices, csr.indptr), shape=csr.shape)
         csr.sum_duplicates()
         csr.eliminate_zeros()
-        if not np.all(np.isfinite(csr.data)):
-            p = int(np.argmin(np.isfinite(csr.data)))
-            row = int(np.searchsorted(csr.indptr, p, side="right")) - 1
-            raise ValueError(f"field {name!r} must be finite, got {csr.data[p]} in row {row}, column {csr.indices[p]}.")
+        check.finite(f"field {name!r}", csr)
         self.shape = (int(csr.shape[0]), int(csr.shape[1]))
         self.one_hot = bool(np.all(np.diff(csr.indptr) <= 1))
         csc: Any = csr.tocsc()
@@ -233,13 +230,6 @@ class OperatorField(Field):
             )
         return product
 
-    def require_squares(self) -> None:
-        if not self.has_squares:
-            raise ValueError(
-                f"field {self._name!r} is an operator without squares, which this model needs. Give the operator an attribute "
-                f"'squared': the operator whose entries are the squares of its own."
-            )
-
     @property
     def _squared(self) -> Operator:
         return self._operator.squared  # type: ignore[attr-defined]
@@ -282,9 +272,12 @@ def as_field(name: str, matrix: Any) -> Field:
 
 def require_squares(features: Features) -> None:
     """Refuse, before anything is computed, operators that cannot give the products with squared entries."""
-    for field in features.fields.values():
-        if isinstance(field, OperatorField):
-            field.require_squares()
+    for name, field in features.fields.items():
+        if not field.has_squares:
+            raise ValueError(
+                f"field {name!r} is an operator without squares, which this model needs. Give the operator an attribute "
+                f"'squared': the operator whose entries are the squares of its own."
+            )
 
 
 def feature_weights(features: Features, row_weight: np.ndarray, exponent: float) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair import validation as check
-from everypair.kernels.order import compress, first_duplicate, stable_order
+from everypair.kernels.order import compress, first_duplicate, grouped, stable_order
 
 Values = float | np.ndarray  # one number for all pairs, or one per pair
 
@@ -109,8 +109,7 @@ class Feedback:
         """
         index = np.int32 if max(*shape, len(context)) < 2**31 else np.int64
         context, item = context.astype(index, copy=False), item.astype(index, copy=False)
-        by_item = np.empty(len(item), index)
-        stable_order(item, compress(item, shape[1]), np.arange(len(item), dtype=index), by_item)
+        _, by_item = grouped(item, shape[1], index)
         order = np.empty_like(by_item)
         indptr = compress(context, shape[0])
         counts = counts or (np.diff(indptr), np.bincount(item, minlength=shape[1]))
@@ -138,12 +137,9 @@ class Feedback:
         self.alpha, self.b, self.constant = alpha, b, constant
         self.context_weight, self.item_weight = weights
         self.covered = covered
-        rows = np.repeat(np.arange(shape[0], dtype=index), np.diff(indptr))
-        columns = compress(indices, shape[1])
-        transposed = np.empty(len(indices), index)
-        stable_order(indices, columns, np.arange(len(indices), dtype=index), transposed)
         self.by_context = Pairs(indptr, indices, None)
-        self.by_item = Pairs(columns, rows[transposed], transposed)
+        columns, transposed = grouped(indices, shape[1], index)
+        self.by_item = Pairs(columns, self.rows[transposed], transposed)
         self.context_count, self.item_count = counts
 
     @classmethod
@@ -166,9 +162,7 @@ class Feedback:
         elif np.ndim(alpha) > 0:
             raise TypeError("alpha must be a number or a sparse matrix that stores the same cells as matrix, got an array.")
         rows = np.repeat(np.arange(y.shape[0]), np.diff(y.indptr))
-        if not np.all(np.isfinite(y.data)):
-            p = int(np.argmin(np.isfinite(y.data)))
-            raise ValueError(f"matrix must be finite, got {y.data[p]} in row {rows[p]}, column {y.indices[p]}.")
+        check.finite("matrix", y)
         values: Any = y.data
         if values.size and np.all(values == values[0]):
             values = float(values[0])
@@ -186,7 +180,7 @@ class Feedback:
             raise ValueError(f"groups must have one entry per context ({self.n_contexts}), got {len(groups)}.")
         n = int(groups.max()) + 1
         rows = self.rows
-        members = np.ones(self.n_contexts) if self.context_weight is None else self.context_weight
+        members, _ = self.weights()
         covered = members[rows] if self.covered is None else self.covered
         merged = object.__new__(Feedback)
         merged._assemble(
@@ -224,10 +218,15 @@ class Feedback:
         context = self.covered if self.covered is not None else self.context_weight[self.rows]  # type: ignore[index]
         return context if self.item_weight is None else context * self.item_weight[self.by_context.indices]
 
-    def total_weight(self, alpha0: float) -> tuple[np.ndarray, np.ndarray]:
-        """Weight of each context and of each item in the loss: observed pairs plus ``alpha0 m_c sum n_i`` (and vice versa)."""
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """``m_c`` of every context and ``n_i`` of every item: ones where none were given."""
         m = np.ones(self.n_contexts) if self.context_weight is None else self.context_weight
         n = np.ones(self.n_items) if self.item_weight is None else self.item_weight
+        return m, n
+
+    def total_weight(self, alpha0: float) -> tuple[np.ndarray, np.ndarray]:
+        """Weight of each context and of each item in the loss: observed pairs plus ``alpha0 m_c sum n_i`` (and vice versa)."""
+        m, n = self.weights()
         return self.context_count + alpha0 * m * n.sum(), self.item_count + alpha0 * n * m.sum()
 
     def __len__(self) -> int:

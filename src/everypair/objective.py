@@ -58,9 +58,10 @@ class Objective:
 
     def __init__(self, feedback: Feedback, alpha0: float, dtype: np.dtype, workers: Workers, listed: bool = True) -> None:
         self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
-        self._covered = _cast(feedback.unobserved(), dtype)
+        covered = np.float64(feedback.unobserved())
+        self._covered = _cast(covered, dtype)
         self._alpha = _cast(feedback.alpha, dtype)
-        a = _cast(np.float64(feedback.alpha) - alpha0 * np.float64(feedback.unobserved()), dtype)
+        a = _cast(np.float64(feedback.alpha) - alpha0 * covered, dtype)
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)

@@ -127,8 +127,7 @@ def coordinate_descent(
 
 def _dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``alpha``, ``alpha y`` and the unobserved part of ``m_c n_i``, for every pair."""
-    m = np.ones(feedback.n_contexts) if feedback.context_weight is None else feedback.context_weight
-    n = np.ones(feedback.n_items) if feedback.item_weight is None else feedback.item_weight
+    m, n = feedback.weights()
     alpha, b = np.zeros(feedback.shape), np.zeros(feedback.shape)
     unobserved = np.outer(m, n).astype(float)
     cells = feedback.rows, feedback.by_context.indices

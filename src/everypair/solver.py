@@ -164,8 +164,7 @@ class ICD:
 
     def finite_value(self) -> ObjectiveValue:
         """The objective, or an error if it cannot be computed."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            value = self.value()
+        value = self.value()
         if not np.isfinite(value.objective):
             raise DivergedError(value.objective, self.objective.dtype)
         return value

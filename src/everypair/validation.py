@@ -118,10 +118,22 @@ def sparse(name: str, matrix: Any) -> Any:
             raise ValueError(f"{name} is damaged: its indptr does not describe {matrix.shape[1 - across]} rows of its data.")
         if bad.any():
             p = int(np.argmax(bad))
-            at = int(np.searchsorted(matrix.indptr, p, side="right")) - 1
-            place = (at, int(matrix.indices[p]))[:: 1 if across else -1]
+            place = (_row_of(matrix, p), int(matrix.indices[p]))[:: 1 if across else -1]
             raise ValueError(f"{name} of shape {matrix.shape} stores an entry outside of it, at (row, column) {place}.")
     return matrix
+
+
+def finite(name: str, csr: Any) -> None:
+    """Refuse a sparse matrix of compressed rows that stores NaN or infinity, naming the first place."""
+    bad = ~np.isfinite(csr.data)
+    if bad.any():
+        p = int(np.argmax(bad))
+        raise ValueError(f"{name} must be finite, got {csr.data[p]} in row {_row_of(csr, p)}, column {csr.indices[p]}.")
+
+
+def _row_of(matrix: Any, p: int) -> int:
+    """The compressed row (or column) that stored entry p belongs to."""
+    return int(np.searchsorted(matrix.indptr, p, side="right")) - 1
 
 
 def _first(mask: np.ndarray) -> Any:

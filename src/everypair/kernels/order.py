@@ -28,6 +28,14 @@ def stable_order(keys, indptr, order, out):
         fill[key] += 1
 
 
+def grouped(keys: np.ndarray, n: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """Where each key's run begins, and the positions of the keys sorted by key, equal keys in their order."""
+    indptr = compress(keys, n)
+    order = np.empty(len(keys), dtype)
+    stable_order(keys, indptr, np.arange(len(keys), dtype=dtype), order)
+    return indptr, order
+
+
 @kernel
 def first_duplicate(indptr, indices):
     """Position of the first pair that equals the one before it in its row; -1 when there is none."""

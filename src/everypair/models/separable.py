@@ -148,6 +148,7 @@ class Separable(Model):
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
         before = dict(vars(self))
+        history: list[Epoch] = []
         try:
             with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 towers = self._towers(setup, contexts, items)
@@ -158,17 +159,17 @@ class Separable(Model):
                 solver = ICD(objective, towers.context, towers.item, bool(self.rotate), self.order)
                 self._context_tower, self._item_tower = towers.context, towers.item
                 self._fitted_shape = setup.feedback.shape
-                self.history_: list[Epoch] = []
+                self.history_ = history
                 self.stop_reason_ = "running"
 
                 def after_epoch(epoch: Epoch) -> bool:
-                    self.history_.append(epoch)
+                    history.append(epoch)
                     return callback is not None and bool(callback(self, epoch))
 
                 self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
         except BaseException as error:
             diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
-            if diverged or vars(self).get("history_") is before.get("history_") or not self.history_:
+            if diverged or not history:
                 vars(self).clear()
                 vars(self).update(before)
             else:  # a callback failed: the epochs before it are kept
@@ -277,7 +278,6 @@ def _hold(argument: str, values: Mapping[str, Any] | None, towers: Towers, fixed
         if array.shape != parameter.shape:
             raise ValueError(f"{argument}[{letter!r}] must have shape {parameter.shape}, got {array.shape}.")
         check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(array), array, "be finite")
-        with np.errstate(over="ignore"):
-            parameter.load(array)
+        parameter.load(array)
         check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(parameter.value), array, f"fit into {parameter.value.dtype}")
         parameter.fixed = fixed

@@ -171,7 +171,7 @@ def _check_complete(setup: Setup, contexts: np.ndarray) -> None:
 def _complete_item_weights(setup: Setup, sizes: list[int]) -> np.ndarray:
     """Weight of each item in the loss over all combinations."""
     feedback = setup.feedback
-    n = np.ones(feedback.n_items) if feedback.item_weight is None else feedback.item_weight
+    _, n = feedback.weights()
     return feedback.item_count + setup.alpha0 * n * np.prod([float(size) for size in sizes])
 
 
@@ -179,6 +179,6 @@ def _level_weights(setup: Setup, contexts: np.ndarray, sizes: list[int], j: int,
     """Weight of each level in the loss: that of its contexts, listed or (``complete``) all."""
     if not complete:
         return np.bincount(contexts[:, j], setup.context_loss_weight, sizes[j])
-    n = setup.feedback.n_items if setup.feedback.item_weight is None else setup.feedback.item_weight.sum()
+    n = setup.feedback.weights()[1].sum()
     others = np.prod([float(size) for i, size in enumerate(sizes) if i != j])
     return np.bincount(contexts[:, j], setup.feedback.context_count, sizes[j]) + setup.alpha0 * others * n

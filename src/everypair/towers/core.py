@@ -45,7 +45,6 @@ class Core(ModeTower):
         self.parameters = {letter: self._B, **self.parameters}
         self.n_dims = B.shape[-1]
         self.step_size, self.field_solver = step_size, field_solver
-        self._tangent = np.empty((0, 0))
 
     def combine(self, levels: Sequence[np.ndarray], workers: Workers) -> Vectors:
         return Vectors(rows=KronField(self.tables(), levels).contract(self._B.value, workers))
@@ -57,13 +56,15 @@ class Core(ModeTower):
 
     # a mode's dimension e moves phi(c) along the core's slice, contracted with the other modes
 
-    def tangent_slopes(self, side: Side, mode: int, e: int) -> tuple[np.ndarray, np.ndarray, Values]:
+    def tangent(self, mode: int, e: int, workers: Workers) -> np.ndarray:
         others = [j for j in range(len(self.modes)) if j != mode]
-        self._tangent = self._kron(others).contract(np.take(self._B.value, e, axis=mode), side.workers)
-        return *side.slopes_along(self._tangent), 1.0
+        return self._kron(others).contract(np.take(self._B.value, e, axis=mode), workers)
 
-    def tangent_move(self, side: Side, mode: int, e: int, delta: np.ndarray) -> None:
-        side.move_along(self._tangent, delta.astype(self._B.value.dtype))
+    def tangent_slopes(self, side: Side, e: int, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray, Values]:
+        return *side.slopes_along(tangent), 1.0
+
+    def tangent_move(self, side: Side, e: int, tangent: np.ndarray, delta: np.ndarray) -> None:
+        side.move_along(tangent, delta.astype(self._B.value.dtype))
 
     # the core's own steps
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,37 @@ from everypair.towers.fields import Solver, step_linear
 from everypair.vectors import Vectors, turn
 
 
-class Linear(Tower):
+class FeatureTower(Tower):
+    """A tower whose rows are described by features, with a matrix W of factors by dimension (k x p)."""
+
+    features: Features
+    _W: Parameter
+
+    @abstractmethod
+    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
+        """phi by dimension (K x n) of rows with these features."""
+
+    def vectors(self, workers: Workers = SERIAL) -> Vectors:
+        return Vectors(dims=self.evaluate(self.features, workers))
+
+    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
+        return Vectors(dims=self.evaluate(like(name, rows, self.features), SERIAL)).rows
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        if not self.features.has_rows:
+            return super().lookup()
+        return lambda index: self.vectors_of("rows", self.features.take(index))
+
+    @property
+    def rotatable(self) -> int:
+        return 0 if self._W.fixed else len(self._W.value)
+
+    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
+        turn(self._W.value, Q, workers)
+        vectors.rotate(Q, workers)
+
+
+class Linear(FeatureTower):
     """A vector of weights per feature.
 
     Per dimension f the derivatives ``g_c, h_c`` with respect to ``phi_f(c)`` are computed once; the features are then swept on
@@ -38,16 +69,8 @@ class Linear(Tower):
         self.n_dims = W.shape[1]
         self.step_size, self.field_solver = step_size, field_solver
 
-    def vectors(self, workers: Workers = SERIAL) -> Vectors:
-        return Vectors(dims=project(self.features, self._W.value, workers))
-
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not self.features.has_rows:
-            return super().lookup()
-        return lambda index: self.vectors_of("rows", self.features.take(index))
-
-    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return Vectors(dims=project(like(name, rows, self.features), self._W.value, SERIAL)).rows
+    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
+        return project(features, self._W.value, workers)
 
     @property
     def blocks(self) -> range:
@@ -56,14 +79,6 @@ class Linear(Tower):
     def step(self, side: Side, block: int) -> None:
         solver = Solver(self.step_size, self.field_solver, side.workers)
         step_dimension(side, block, self.features, self._W.value[block], self._W.penalty, solver)
-
-    @property
-    def rotatable(self) -> int:
-        return 0 if self._W.fixed else self.n_dims
-
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        turn(self._W.value, Q, workers)
-        vectors.rotate(Q, workers)
 
 
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:
@@ -87,9 +102,16 @@ def step_dimension(side: Side, f: int, features: Features, w: np.ndarray, penalt
     """One dimension of a linear tower: all fields in turn, then the move of ``phi_f``."""
     g, h = side.slopes(f)
     delta = np.zeros_like(g)
+    step_fields(features, w, penalty, g, h, delta, solver)
+    side.move(f, delta)
+
+
+def step_fields(
+    features: Features, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver
+) -> None:
+    """The weights of all fields in one dimension, a field after the other."""
     for field, at in columns_of(features):
         step_linear(field, w[at], penalty_part(penalty, at), g, h, delta, solver)
-    side.move(f, delta)
 
 
 def penalty_part(penalty: Values, at: slice) -> Values:

@@ -9,23 +9,21 @@ with K = k + 2; the other side has its constant 1 where this one has its bias di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from everypair.features import Features, OnesField, like
+from everypair.features import Features, OnesField
 from everypair.feedback import Values
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.objective import Side
-from everypair.parallel import SERIAL, Workers
-from everypair.towers.base import Parameter, Tower
+from everypair.parallel import Workers
+from everypair.towers.base import Parameter
 from everypair.towers.fields import Solver, step_linear, step_machine
-from everypair.towers.linear import columns_of, penalty_part, project
-from everypair.vectors import Vectors, turn
+from everypair.towers.linear import FeatureTower, columns_of, penalty_part, project, step_fields
 
 
-class Machine(Tower):
+class Machine(FeatureTower):
     """One side of a factorization machine: factors W, linear weights w, and on one of the sides the global bias b.
 
     ``bias_dim`` is the dimension of the side's own bias and pairwise terms, ``one_dim`` the constant that meets the other
@@ -55,19 +53,7 @@ class Machine(Tower):
         self._q, self._one = bias_dim, one_dim
         self.step_size, self.field_solver = step_size, field_solver
 
-    def vectors(self, workers: Workers = SERIAL) -> Vectors:
-        return Vectors(dims=self._evaluate(self.features, workers))
-
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not self.features.has_rows:
-            return super().lookup()
-        return lambda index: self.vectors_of("rows", self.features.take(index))
-
-    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return Vectors(dims=self._evaluate(like(name, rows, self.features), SERIAL)).rows
-
-    def _evaluate(self, features: Features, workers: Workers) -> np.ndarray:
-        """phi by dimension (K x n)."""
+    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
         k = self.n_dims - 2
         out = np.empty((self.n_dims, features.n_rows), self._W.value.dtype)
         out[:k] = project(features, self._W.value, workers)
@@ -100,8 +86,7 @@ class Machine(Tower):
         if self._b is not None and not self._b.fixed:
             step_linear(OnesField(len(g)), self._b.value, self._b.penalty, g, h, delta, solver)
         if not self._w.fixed:
-            for field, at in columns_of(self.features):
-                step_linear(field, self._w.value[at], penalty_part(self._w.penalty, at), g, h, delta, solver)
+            step_fields(self.features, self._w.value, self._w.penalty, g, h, delta, solver)
         side.move(self._q, delta)
 
     def _step_factors(self, side: Side, f: int, solver: Solver) -> None:
@@ -111,11 +96,3 @@ class Machine(Tower):
         for field, at in columns_of(self.features):
             step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)
         side.move_pair(f, self._q, state[:, MOVE_F].copy(), state[:, MOVE_Q].copy())
-
-    @property
-    def rotatable(self) -> int:
-        return 0 if self._W.fixed else self.n_dims - 2
-
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        turn(self._W.value, Q, workers)
-        vectors.rotate(Q, workers)

@@ -17,7 +17,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Values
 from everypair.kernels.columns import gather_levels
-from everypair.kernels.order import compress, stable_order
+from everypair.kernels.order import grouped
 from everypair.objective import Side, tiny
 from everypair.parallel import SERIAL, Workers
 from everypair.towers.base import Tower
@@ -30,9 +30,7 @@ class Levels:
 
     def __init__(self, level: np.ndarray, n_levels: int) -> None:
         self.level = level
-        self.indptr = compress(level, n_levels)
-        self.rows = np.empty(len(level), np.int64)
-        stable_order(level, self.indptr, np.arange(len(level)), self.rows)
+        self.indptr, self.rows = grouped(level, n_levels, np.int64)
 
 
 class ModeView:
@@ -45,10 +43,12 @@ class ModeView:
     def __init__(self, tower: ModeTower, mode: int, side: Side, implicit: np.ndarray | None) -> None:
         self._tower, self._mode, self._side, self._implicit = tower, mode, side, implicit
         self.workers = side.workers
+        self._tangent = np.empty(0)
 
     def slopes(self, e: int) -> tuple[np.ndarray, np.ndarray]:
         levels = self._tower.levels[self._mode]
-        g, h, scale = self._tower.tangent_slopes(self._side, self._mode, e)
+        self._tangent = self._tower.tangent(self._mode, e, self.workers)
+        g, h, scale = self._tower.tangent_slopes(self._side, e, self._tangent)
         level_g = np.empty(len(levels.indptr) - 1, np.float64)
         level_h = np.empty_like(level_g)
         self.workers.run(
@@ -64,7 +64,8 @@ class ModeView:
         return level_g, level_h
 
     def move(self, e: int, delta: np.ndarray) -> None:
-        self._tower.tangent_move(self._side, self._mode, e, delta[self._tower.levels[self._mode].level])
+        """Along the tangent of the last :meth:`slopes`."""
+        self._tower.tangent_move(self._side, e, self._tangent, delta[self._tower.levels[self._mode].level])
 
 
 class ModeTower(Tower):
@@ -78,12 +79,16 @@ class ModeTower(Tower):
         self.parameters = {letter: p for mode in modes for letter, p in mode.parameters.items()}
 
     @abstractmethod
-    def tangent_slopes(self, side: Side, mode: int, e: int) -> tuple[np.ndarray, np.ndarray, Values]:
-        """Slopes of the contexts along dimension e of a mode, and how far a context moves with its level (a scale)."""
+    def tangent(self, mode: int, e: int, workers: Workers) -> np.ndarray:
+        """How each context's vector moves with dimension e of a mode."""
 
     @abstractmethod
-    def tangent_move(self, side: Side, mode: int, e: int, delta: np.ndarray) -> None:
-        """Move each context by its level's ``delta`` along dimension e of a mode."""
+    def tangent_slopes(self, side: Side, e: int, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray, Values]:
+        """Slopes of the contexts along a tangent, and how far a context moves with its level (a scale)."""
+
+    @abstractmethod
+    def tangent_move(self, side: Side, e: int, tangent: np.ndarray, delta: np.ndarray) -> None:
+        """Move each context by its level's ``delta`` along a tangent."""
 
     @abstractmethod
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:

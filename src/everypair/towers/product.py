@@ -30,16 +30,16 @@ class Product(ModeTower):
                 out[f] *= table[:, f][level]
         return Vectors(dims=out)
 
-    def _others(self, mode: int, f: int) -> np.ndarray:
-        """``prod over the other modes of their u_f`` for each context: the derivative of ``phi_f``."""
-        factors = [table[:, f][self.levels[j].level] for j, table in enumerate(self.tables()) if j != mode]
+    def tangent(self, mode: int, e: int, workers: Workers) -> np.ndarray:
+        """``prod over the other modes of their u_e`` for each context: the derivative of ``phi_e``."""
+        factors = [table[:, e][self.levels[j].level] for j, table in enumerate(self.tables()) if j != mode]
         return np.multiply.reduce(factors)
 
-    def tangent_slopes(self, side: Side, mode: int, e: int) -> tuple[np.ndarray, np.ndarray, Values]:
-        return *side.slopes(e), self._others(mode, e)
+    def tangent_slopes(self, side: Side, e: int, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray, Values]:
+        return *side.slopes(e), tangent
 
-    def tangent_move(self, side: Side, mode: int, e: int, delta: np.ndarray) -> None:
-        side.move(e, delta * self._others(mode, e))
+    def tangent_move(self, side: Side, e: int, tangent: np.ndarray, delta: np.ndarray) -> None:
+        side.move(e, delta * tangent)
 
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
         """``J_I * J_C2 * ...`` elementwise, over the other modes."""
