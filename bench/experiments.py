@@ -1,0 +1,118 @@
+"""The experiments of docs/log.md, to be run again: ``python bench/experiments.py NAME`` (see ``--help``).
+
+``fields``: one feature at a time or the whole field as a block, for MFSI and FM on event contexts (user, previous item, history).
+``epoch``: seconds per epoch of FM on event contexts (user, previous item).
+``start``: the objective of FM and MF by the size of their start values.
+``drift``: the reported objective after many epochs in float32 against a dense evaluation.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+import everypair as ep
+from everypair import reference
+
+
+def events(path: Path | None, share: float) -> tuple[np.ndarray, np.ndarray]:
+    """User and item of each event, users together and in time order: from a Parquet table, or generated."""
+    if path is None:
+        random = np.random.default_rng(0)
+        return np.repeat(np.arange(int(3_000 * share)), 20), random.zipf(1.3, int(3_000 * share) * 20) % 800
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path, columns=["user", "item", "user_order"])
+    user, item = (np.unique(table[name].to_numpy(), return_inverse=True)[1] for name in ("user", "item"))
+    order = np.lexsort((table["user_order"].to_numpy(), user))
+    user, item = user[order], item[order]
+    some = user < share * (user.max() + 1)
+    return user[some], item[some]
+
+
+def describe(user: np.ndarray, item: np.ndarray, history: int) -> dict[str, sp.csr_array]:
+    """Fields user, previous item and, if any, the last items, each weighted 1 / sqrt(their number)."""
+    n, n_items = len(user), int(item.max()) + 1
+    began = np.concatenate([[True], user[1:] != user[:-1]])
+    position = np.arange(n) - np.maximum.accumulate(np.where(began, np.arange(n), 0))
+
+    def before(last: int) -> sp.csr_array:
+        rows = [np.flatnonzero(position >= back) for back in range(1, last + 1)]
+        columns = [item[at - back] for back, at in enumerate(rows, start=1)]
+        at = np.concatenate(rows)
+        values = (1 / np.sqrt(np.minimum(position[at], last))).astype(np.float32)
+        return sp.csr_array((values, (at, np.concatenate(columns))), shape=(n, n_items))
+
+    one_hot = sp.csr_array((np.ones(n, np.float32), (np.arange(n), user)))
+    fields = {"user": one_hot, "previous": before(1)}
+    return {**fields, "history": before(history)} if history else fields
+
+
+def report(name: str, model: ep.MF | ep.MFSI | ep.FM) -> None:
+    seconds = float(np.median([record.seconds for record in model.history_]))
+    objectives = ", ".join(f"{record.objective:,.0f}" for record in model.history_)
+    print(f"{name:<24} {seconds:6.2f} s per epoch; objective {objectives}", flush=True)
+
+
+def fields(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    user, item = data
+    feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=10)
+    for model in (ep.FM, ep.MFSI):
+        for solver in ("block", "cd"):
+            settings = {"regularization": 0.001, "regularization_exponent": 1.0, "epochs": 4, "n_threads": 2}
+            report(f"{model.__name__} {solver}", model(k, field_solver=solver, **settings).fit(feedback, contexts=contexts))
+
+
+def epoch(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    user, item = data
+    feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=0)
+    for threads in (1, 2):
+        settings = {"regularization": 0.001, "regularization_exponent": 1.0, "epochs": 2, "n_threads": threads}
+        report(f"FM, {threads} threads", ep.FM(k, **settings).fit(feedback, contexts=contexts))
+
+
+def start(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    user, item = data
+    by_event, by_user = ep.Feedback(np.arange(len(user)), item), ep.Feedback(user, item, duplicates="sum")
+    contexts = describe(user, item, history=0)
+    for std in (0.1 / k**0.5, 0.1, k**-0.25):
+        common = {"regularization": 0.3, "epochs": 8, "init_std": std}
+        report(f"FM, std {std:.3f}", ep.FM(k, unobserved_weight=0.003, **common).fit(by_event, contexts=contexts))
+        report(f"MF, std {std:.3f}", ep.MF(k, unobserved_weight=0.03, **common).fit(by_user))
+
+
+def drift(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    """On 400 x 300 contexts and items of its own: a dense evaluation must be possible."""
+    random = np.random.default_rng(0)
+    cells = np.unique(random.integers(0, 400 * 300, 6_000))
+    feedback = ep.Feedback(cells // 300, cells % 300, shape=(400, 300))
+    tags = sp.random_array((400, 50), density=0.1, rng=random)
+    cases: list[Any] = [(ep.MF, {}), (ep.FM, {"contexts": {"user": sp.eye_array(400), "tags": tags}})]
+    for model, arguments in cases:
+        for epochs in (10, 100, 1000):
+            fitted = model(k, unobserved_weight=0.05, regularization=0.1, epochs=epochs).fit(feedback, **arguments)
+            scores = fitted.phi_.astype(float) @ fitted.psi_.astype(float).T
+            penalties = dict.fromkeys(fitted.parameters_, 0.1)
+            dense = reference.objective(scores, feedback, 0.05, fitted.parameters_, penalties).objective
+            error = fitted.history_[-1].objective / dense - 1
+            print(f"{model.__name__}, {epochs} epochs: relative error of the reported objective {error:.1e}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=["fields", "epoch", "start", "drift"])
+    parser.add_argument("--events", type=Path, help="Parquet table with columns user, item, user_order; default: generated")
+    parser.add_argument("--share", type=float, default=1.0, help="share of the users")
+    parser.add_argument("--factors", type=int, default=16)
+    arguments = parser.parse_args()
+    data = events(arguments.events, arguments.share)
+    print(f"{len(data[0]):,} events, k = {arguments.factors}")
+    {"fields": fields, "epoch": epoch, "start": start, "drift": drift}[arguments.name](data, arguments.factors)
+
+
+if __name__ == "__main__":
+    main()
