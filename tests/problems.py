@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair import reference
-from everypair.models.separable import Separable
-from everypair.objective import Objective, ObjectiveValue
+from everypair.models.tensor import _columns
+from everypair.models.tower_model import TowerModel
+from everypair.objective import ObjectiveValue
 from everypair.parallel import Workers
 from everypair.solver import ICD
 
@@ -27,7 +28,7 @@ class Problem:
     """A model's class and arguments, its data, and the same in dense form."""
 
     name: str
-    model: type[Separable]
+    model: type[TowerModel]
     feedback: ep.Feedback
     options: dict[str, Any]
     arguments: dict[str, Any]
@@ -45,10 +46,10 @@ class Problem:
     def dense_feedback(self) -> ep.Feedback:
         return self.everything or self.feedback
 
-    def make(self, **options: Any) -> Separable:
+    def make(self, **options: Any) -> TowerModel:
         return self.model(**{**self.options, **options})
 
-    def fit(self, **options: Any) -> Separable:
+    def fit(self, **options: Any) -> TowerModel:
         passed = {key: options.pop(key) for key in ("start", "fixed", "callback") if key in options}
         return self.make(**options).fit(self.feedback, **self.arguments, **passed)
 
@@ -81,13 +82,10 @@ class Problem:
     def solver(self, n_threads: int = 1, **options: Any) -> ICD:
         """The solver of a fit, to be driven sweep by sweep."""
         model = self.make(**options)
-        setup = model._setup(self.feedback)
         contexts, items = self.arguments.get("contexts"), self.arguments.get("items")
         if "levels" in self.arguments:
-            contexts = (contexts, self.arguments["levels"])
-        towers = model._towers(setup, contexts, items)
-        objective = Objective(self.feedback, setup.alpha0, setup.dtype, Workers(n_threads), listed=not towers.complete)
-        return ICD(objective, towers.context, towers.item, model.rotate, model.order)
+            contexts = _columns(contexts, self.arguments["levels"])
+        return model._solver(self.feedback, contexts, items, Workers(n_threads))
 
 
 def as_float(parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -15,7 +15,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import everypair as ep
 from everypair.features import Field, OnesField, as_field, feature_weights
 from everypair.parallel import SERIAL
-from everypair.towers.core import KronField, StackedField
+from everypair.towers.kron import KronField, StackedField
 
 seeds = st.integers(0, 10**6)
 

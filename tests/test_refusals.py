@@ -141,12 +141,12 @@ def test_feedback_argument() -> None:
 @pytest.mark.parametrize("model", [ep.MFSI, ep.FM])
 def test_features(model: type) -> None:
     fit = model(2, epochs=1).fit
-    with pytest.raises(ValueError, match="contexts has 2 rows of features, but the feedback has 3"):
+    with pytest.raises(ValueError, match="contexts has 2 rows, but the feedback has 3"):
         fit(GOOD, contexts=sp.eye_array(2))
     with pytest.raises(ValueError, match="'a' must be finite, got nan in row 1, column 1"):
         fit(GOOD, contexts={"a": sp.csr_array([[1, 0], [0, NAN], [0, 0]])})
     with pytest.raises(TypeError, match="field 'a' must be a scipy sparse matrix"):
-        fit(GOOD, items={"a": [1, 2, 3]})
+        fit(GOOD, items={"a": "abc"})
     with pytest.raises(TypeError, match="mapping of names to matrices"):
         fit(GOOD, items={})
     with pytest.raises(ValueError, match=r"same number of rows, got {'a': 3, 'b': 2}"):
@@ -154,7 +154,7 @@ def test_features(model: type) -> None:
     with pytest.raises(TypeError, match="names of fields must be strings, got 1"):
         ep.Features({1: sp.eye_array(2), "1": sp.eye_array(2)})
     with pytest.raises(ValueError, match=r"regularization\['W'\] is ambiguous"):
-        model(2, regularization={"default": 1.0, "W": 1.0}).fit(GOOD, contexts={"W": sp.eye_array(3)})
+        model(2, regularization={"default": 1.0, "W": 1.0}).fit(GOOD, items={"W": sp.eye_array(3)})
     with pytest.raises(TypeError, match="must hold numbers"):
         ep.Features({"a": sp.csr_array(np.eye(2, dtype=complex))})
 

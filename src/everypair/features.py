@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -12,6 +12,8 @@ from everypair import validation as check
 from everypair.feedback import Values
 from everypair.kernels import columns
 from everypair.parallel import SERIAL, Workers
+
+DENSE = 0.5  # share of entries that are not zero from which an array is kept as one
 
 
 @runtime_checkable
@@ -53,7 +55,6 @@ class Features:
             if not isinstance(name, str):
                 raise TypeError(f"names of fields must be strings, got {name!r} of type {type(name).__name__}.")
         self.fields: dict[str, Field] = {name: as_field(name, matrix) for name, matrix in fields.items()}
-        self.is_identity = False
         rows = {name: field.shape[0] for name, field in self.fields.items()}
         if len(set(rows.values())) > 1:
             raise ValueError(f"all fields must have the same number of rows, got {rows}.")
@@ -71,50 +72,8 @@ class Features:
     def n_features(self) -> int:
         return sum(self.widths.values())
 
-    @classmethod
-    def identity(cls, n: int, name: str) -> Features:
-        """One feature per row: the row itself."""
-        features = cls({name: sp.eye_array(n, format="csr")})
-        features.is_identity = True
-        return features
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether rows can be taken: an operator has none."""
-        return all(isinstance(field, SparseField) for field in self.fields.values())
-
-    def take(self, index: np.ndarray) -> Features:
-        """The features of some rows."""
-        return Features({name: field.take(index) for name, field in self.fields.items() if isinstance(field, SparseField)})
-
     def __repr__(self) -> str:
         return f"Features({self.n_rows:,} rows: {', '.join(f'{name} {width:,}' for name, width in self.widths.items())})"
-
-
-def as_features(name: str, features: Any, n_rows: int | None = None) -> Features:
-    """``features`` as :class:`Features`: a mapping of fields, or one matrix, which is one field named "features"."""
-    if isinstance(features, Mapping):
-        features = Features(features)
-    elif not isinstance(features, Features):
-        features = Features({"features": features})
-    if n_rows is not None and features.n_rows != n_rows:
-        raise ValueError(
-            f"{name} has {features.n_rows} rows of features, but the feedback has {n_rows}: one row per {name[:-1]} is needed."
-        )
-    return features
-
-
-def like(name: str, features: Any, trained: Features) -> Features:
-    """Features of other rows, with the fields that were trained on; row numbers where each row was its own feature."""
-    if trained.is_identity and not isinstance(features, Features | Mapping):
-        rows = check.indices(name, np.atleast_1d(check.array(name, features)), trained.n_rows)
-        ((field, width),) = trained.widths.items()
-        one_hot = sp.csr_array((np.ones(len(rows)), rows, np.arange(len(rows) + 1)), shape=(len(rows), width))
-        return Features({field: one_hot})
-    features = as_features(name, features)
-    if features.widths != trained.widths:
-        raise ValueError(f"{name} must have the fields trained on, {trained.widths}, got {features.widths}.")
-    return Features({field: features.fields[field] for field in trained.fields})
 
 
 class Field:
@@ -143,6 +102,10 @@ class Field:
 
     def iterate_columns(self) -> Iterator[np.ndarray]:
         """The columns of X as dense vectors, in order."""
+        raise NotImplementedError
+
+    def toarray(self) -> np.ndarray:
+        """X as a matrix."""
         raise NotImplementedError
 
 
@@ -182,9 +145,14 @@ class SparseField(Field):
 
     def take(self, index: np.ndarray) -> SparseField:
         """Some of the rows."""
+        return SparseField("rows", self._matrix()[index])
+
+    def toarray(self) -> np.ndarray:
+        return self._matrix().toarray()
+
+    def _matrix(self) -> Any:
         indptr, indices, values = self._rows.arrays
-        data = np.broadcast_to(values, len(indices))
-        return SparseField("rows", sp.csr_array((data, indices, indptr), shape=self.shape)[index])
+        return sp.csr_array((np.broadcast_to(values, len(indices)), indices, indptr), shape=self.shape)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._rows.apply(columns.multiply, v, workers)
@@ -197,6 +165,51 @@ class SparseField(Field):
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(columns.multiply_squared, z, workers)
+
+
+class DenseField(Field):
+    """A matrix most of whose entries are not zero: embeddings of texts or pictures."""
+
+    one_hot = False
+    makes_columns = True
+
+    def __init__(self, name: str, matrix: np.ndarray) -> None:
+        check.refuse(f"field {name!r}", ~np.isfinite(matrix), matrix, "be finite")
+        self._matrix = np.array(matrix, _float(matrix.dtype), order="C")
+        self.shape = (len(matrix), matrix.shape[1])
+
+    def take(self, index: np.ndarray) -> DenseField:
+        """Some of the rows."""
+        return DenseField("rows", self._matrix[index])
+
+    def toarray(self) -> np.ndarray:
+        return self._matrix.copy()
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._times(lambda x: x, v, workers)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._transposed_times(lambda x: x, z, workers)
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._times(np.square, v, workers)
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._transposed_times(np.square, z, workers)
+
+    def iterate_columns(self) -> Iterator[np.ndarray]:
+        for column in self._matrix.T:
+            yield np.ascontiguousarray(column)
+
+    def _times(self, entries: Callable[[np.ndarray], np.ndarray], v: np.ndarray, workers: Workers) -> np.ndarray:
+        parts = workers.chunks(self.shape[0], lambda start, stop: entries(self._matrix[start:stop]) @ v)
+        return np.concatenate(parts).astype(v.dtype, copy=False)
+
+    def _transposed_times(self, entries: Callable[[np.ndarray], np.ndarray], z: np.ndarray, workers: Workers) -> np.ndarray:
+        def term(start: int, stop: int) -> np.ndarray:
+            return (z[start:stop] @ entries(self._matrix[start:stop])).astype(np.float64)
+
+        return workers.sum(self.shape[0], term).astype(z.dtype)
 
 
 class OperatorField(Field):
@@ -261,7 +274,10 @@ def as_field(name: str, matrix: Any) -> Field:
     if sp.issparse(matrix):
         return SparseField(name, matrix)
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2:
-        return SparseField(name, sp.csr_array(check.array(f"field {name!r}", matrix)))
+        matrix = check.array(f"field {name!r}", matrix)
+        if matrix.dtype.kind == "f" and np.count_nonzero(matrix) > DENSE * matrix.size:
+            return DenseField(name, matrix)
+        return SparseField(name, sp.csr_array(matrix))
     if isinstance(matrix, Operator):
         return OperatorField(name, matrix)
     raise TypeError(
@@ -280,9 +296,9 @@ def require_squares(features: Features) -> None:
             )
 
 
-def feature_weights(features: Features, row_weight: np.ndarray, exponent: float) -> dict[str, np.ndarray]:
-    """``sum_c x_cl^2 row_weight_c``: the weight of each feature, by field (ones where the exponent makes it irrelevant)."""
-    if exponent == 0.0:
+def feature_weights(features: Features, row_weight: np.ndarray, needed: bool) -> dict[str, np.ndarray]:
+    """``sum_c x_cl^2 row_weight_c``: the weight of each feature, by field (ones where it is not needed)."""
+    if not needed:
         return {name: np.ones(width) for name, width in features.widths.items()}
     return {
         name: field.multiply_squared_transposed(np.asarray(row_weight, np.float64), SERIAL)

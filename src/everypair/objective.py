@@ -27,6 +27,7 @@ from everypair.feedback import Feedback, Values
 from everypair.kernels import pairs, rows
 from everypair.parallel import Workers
 from everypair.vectors import Vectors
+from everypair.view import View
 
 LOSS_BLOCK = 65_536  # pairs per partial sum of the loss: fixed, so that it does not depend on the number of threads
 
@@ -114,22 +115,20 @@ class Objective:
             self._order = order
 
 
-class Side:
+class Side(View):
     r"""One side of the loss, the other held: a quadratic in each row's vector.
 
     .. math:: q_c(\phi) = \phi' A_c \phi - 2 b_c' \phi, \qquad
         A_c = \sum_{i \in S_c} a \psi \psi' + \alpha_0 m_c J, \qquad b_c = \sum_{i \in S_c} b \psi
 
-    Towers read its derivatives, halved: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along`
-    for a direction across all of them; the ``move`` methods keep vectors and scores in step. The arrays that the slopes come
-    in are reused by the next call. The item side is the same code on the transposed feedback.
+    Moves keep vectors and scores in step. The item side is the same code on the transposed feedback.
     """
 
     def __init__(self, objective: Objective, name: str, a: Values, b: Values, weight: Values | None, listed: bool) -> None:
         self.name, self.workers, self.dtype = name, objective.workers, objective.dtype
         self._objective = objective
         view = objective.feedback.by_context if name == "context" else objective.feedback.by_item
-        self._indptr, self._indices = view.indptr, view.indices
+        self._indptr, self._indices, self.n_rows = view.indptr, view.indices, len(view.indptr) - 1
         self._a, self._b = a, b
         m = 0.0 if not listed else 1.0 if weight is None else weight
         self._weight = _cast(objective.alpha0 * m, objective.dtype)
@@ -147,11 +146,7 @@ class Side:
         return self
 
     @property
-    def n_rows(self) -> int:
-        return len(self._indptr) - 1
-
-    @property
-    def own(self) -> Vectors:
+    def own(self) -> Vectors:  # type: ignore[override]
         return self._objective.vectors[self.name]
 
     @property
@@ -168,7 +163,6 @@ class Side:
         return self._objective.grams[OTHER[self.name]]
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
-        """Half gradient and half curvature of the loss with respect to ``phi_f`` of each row."""
         g, h = self._buffer("g"), self._buffer("h")
         self._run(
             pairs.slopes, self._indices, self._a, self._b, self._scores, self.other.dims[f], self._weight,
@@ -176,32 +170,33 @@ class Side:
         )  # fmt: skip
         return g, h
 
-    def slopes_pair(self, f: int, q: int) -> np.ndarray:
-        """Half gradients and half curvatures for two dimensions, as the state that :mod:`everypair.kernels.pairs` describes."""
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
         out = self._buffer("pair", (self.n_rows, 8))
         J, psi = self.gram, self.other.dims
         self._run(
             pairs.slopes_pair, self._indices, self._a, self._b, self._scores, psi[f], psi[q], self._weight,
             self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q],
-            self._tiny, self.own.dims[f], out,
+            self._tiny, phi, out,
         )  # fmt: skip
         return out
 
-    def slopes_along(self, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Half gradient and half curvature for moving each row's vector along ``tangent[c]`` (n x K)."""
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
+        psi, dims = self.other.rows, slice(at, at + tangent.shape[1])
+        if psi[:, dims].shape != psi.shape:
+            psi = np.ascontiguousarray(psi[:, dims])
         self._run(
-            pairs.slopes_along, self._indices, self._a, self._b, self._scores, self.other.rows, tangent,
+            pairs.slopes_along, self._indices, self._a, self._b, self._scores, psi, tangent,
             tiny(self.dtype), self._along(), g, h,
         )  # fmt: skip
         if np.any(self._weight):
-            phi, J, weight = self.own.dims, self.gram, np.broadcast_to(self._weight, self.n_rows)
+            phi, J, weight = self.own.dims, self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
 
             def implicit(start: int, stop: int) -> None:
                 t = tangent[start:stop].astype(np.float64)
                 Jt = t @ J
                 g[start:stop] += weight[start:stop] * np.einsum("cf,fc->c", Jt, phi[:, start:stop])
-                added = weight[start:stop] * np.einsum("cf,cf->c", Jt, t)
+                added = weight[start:stop] * np.einsum("cf,cf->c", Jt[:, dims], t)
                 lost = h[start:stop] + added <= self._tiny * (np.abs(h[start:stop]) + added)
                 h[start:stop] = np.where(lost, 0.0, h[start:stop] + added)
                 g[start:stop][lost] = 0.0
@@ -210,34 +205,32 @@ class Side:
         return g, h
 
     def move(self, f: int, delta: np.ndarray) -> None:
-        """``phi_f += delta``."""
         self._advance(f, delta)
         self._run(pairs.move, self._indices, self.other.dims[f], delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
-        """``phi_f += delta_f`` and ``phi_q += delta_q``."""
         self._advance(f, delta_f)
         self._advance(q, delta_q)
         psi = self.other.dims
         self._run(pairs.move_pair, self._indices, psi[f], psi[q], delta_f, delta_q, self._scores)
 
-    def move_along(self, tangent: np.ndarray, delta: np.ndarray) -> None:
-        """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
-        phi = self.own.dims
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        phi = self.own.dims[at : at + tangent.shape[1]]
 
         def advance(start: int, stop: int) -> None:
             phi[:, start:stop] += tangent[start:stop].T * delta[start:stop]
 
         self.workers.chunks(self.n_rows, advance)
-        self.own.changed("dims")
+        self.own.dims_changed()
+        self._tracked.clear()
+        self.moved.update(range(at, at + len(phi)))
         self._run(pairs.move_along, self._along(), delta, self._scores)
 
     def track(self, f: int) -> None:
         """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
         self._tracked[f] = self._product(f, f"tracked {f}")  # type: ignore[assignment]
 
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> None:
-        """Coordinate descent on ``phi(c) = W[c]``, rows on their own, all dimensions (or blocks of them) in turn."""
+    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
         J, psi = self.gram, self.other.rows
         rest = (self._weight, penalty, eta, self._tiny, W)
         if block_size == 1:
@@ -247,7 +240,8 @@ class Side:
             self._run(rows.sweep, self._indices, *weights, self._scores, rows.padded(psi), J, diagonal, *rest)
         else:
             self._run(rows.sweep_blocks, self._indices, self._a, self._b, self._scores, psi, J, block_size, *rest)
-        self.own.changed("rows")
+        self.own.become(W)
+        return True
 
     def _run(self, kernel: Any, *args: Any) -> None:
         self.workers.run(kernel, self._bounds, self._indptr, *args)
@@ -270,7 +264,7 @@ class Side:
 
     def _advance(self, f: int, delta: np.ndarray) -> None:
         self.own.dims[f] += delta
-        self.own.changed("dims")
+        self.own.dims_changed()
         self.moved.add(f)
         for q, product in self._tracked.items():
             if np.ndim(product):

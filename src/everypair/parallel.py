@@ -36,8 +36,8 @@ class Workers:
     [2.0, 2.0, 2.0, 2.0]
     """
 
-    def __init__(self, n_threads: int = 1) -> None:
-        self.n_threads = n_threads
+    def __init__(self, n_threads: int = 1, small: int = SMALL) -> None:
+        self.n_threads, self._small = n_threads, small
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
@@ -72,13 +72,13 @@ class Workers:
     def split(self, indptr: np.ndarray) -> np.ndarray:
         """Bounds of ranges of rows with about equal work, given compressed rows; one range if there is little to do."""
         work = indptr + np.arange(len(indptr))
-        ranges = 1 if self.n_threads == 1 or work[-1] < SMALL else 8 * self.n_threads
+        ranges = 1 if self.n_threads == 1 or work[-1] < self._small else 8 * self.n_threads
         bounds = np.searchsorted(work, np.linspace(0, work[-1], ranges + 1)[1:-1])
         return np.unique(np.concatenate([[0], bounds, [len(indptr) - 1]]))
 
     def even(self, n: int) -> np.ndarray:
         """Bounds of equal ranges of ``range(n)``; one range if there is little to do."""
-        ranges = 1 if self.n_threads == 1 or n < SMALL else 4 * self.n_threads
+        ranges = 1 if self.n_threads == 1 or n < self._small else 4 * self.n_threads
         return np.linspace(0, n, ranges + 1).astype(np.int64)
 
     def chunks(self, n: int, some: Callable[[int, int], Any]) -> list[Any]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from everypair.feedback import Feedback
+from everypair.models.tensor import mode_letters
 from everypair.objective import ObjectiveValue
-from everypair.towers.modes import mode_letters
 
 Parameters = dict[str, np.ndarray]
 Score = Callable[[Parameters], np.ndarray]

@@ -16,8 +16,6 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Values
 
-LETTERS = ("b", "w", "W", "h", "H")  # of the models whose parameters have fields
-
 
 class Regularization:
     """The user's ``regularization`` and exponent, resolved for the parameters of a model.
@@ -28,6 +26,7 @@ class Regularization:
     def __init__(self, given: Any, exponent: float) -> None:
         self._exponent = exponent
         self._used: set[str] = set()
+        self._asked: list[tuple[str, str | None]] = []
         if isinstance(given, Mapping):
             self._given = {str(key): check.number(f"regularization[{key!r}]", v, low=0.0) for key, v in given.items()}
         else:
@@ -35,12 +34,9 @@ class Regularization:
 
     def strength(self, letter: str, field: str | None = None) -> float:
         """lambda for a parameter, in a field if it has fields."""
+        field = None if field == letter else field  # a parameter named after its column
         keys = [letter, "default"] if field is None else [f"{letter}.{field}", field, letter, "default"]
-        if field in LETTERS and field in self._given:
-            raise ValueError(
-                f"regularization[{field!r}] is ambiguous: {field!r} is the letter of a parameter and the name of a field. "
-                f"Rename the field."
-            )
+        self._asked.append((letter, field))
         found = [key for key in keys if key in self._given]
         self._used.update(found)
         if found:
@@ -56,13 +52,26 @@ class Regularization:
 
     def of_features(self, letter: str, weights: dict[str, np.ndarray]) -> Values:
         """L2 weights for features, given their weights by field."""
-        parts = [self._scale(self.strength(letter, field), weight) for field, weight in weights.items()]
+        parts = [self.of(letter, weight, field) for field, weight in weights.items()]
         if all(np.ndim(part) == 0 and part == parts[0] for part in parts):
             return parts[0]
         return np.concatenate([np.broadcast_to(p, len(w)) for p, w in zip(parts, weights.values(), strict=True)])
 
+    @property
+    def by_weight(self) -> bool:
+        """Whether what a row weighs in the loss matters."""
+        return self._exponent > 0.0
+
     def finish(self) -> None:
-        """Refuse entries that no parameter or field has asked for."""
+        """Refuse entries that no parameter or field has asked for, or that are both a parameter and a field of another."""
+        for key in self._given:
+            as_parameter = {(letter, field) for letter, field in self._asked if letter == key}
+            as_field = {(letter, field) for letter, field in self._asked if field == key}
+            if as_parameter and as_field:
+                raise ValueError(
+                    f"regularization[{key!r}] is ambiguous: {key!r} is the name of a parameter and the name of a field. "
+                    f"Rename the field, or say 'parameter.field'."
+                )
         unknown = set(self._given) - self._used - {"default"}
         if unknown:
             known = ", ".join(sorted(map(repr, self._used))) or "none"

@@ -14,7 +14,7 @@ from numba.core import event
 
 from everypair.objective import OTHER, Objective, ObjectiveValue
 from everypair.progress import Progress
-from everypair.towers.base import Tower
+from everypair.towers.base import Tower, common_turns
 
 SIDES = ("context", "item")
 
@@ -48,8 +48,7 @@ class ICD:
         self.objective = objective
         self.towers = {"context": context, "item": item}
         self.order = order
-        agreed = context.rotatable == item.rotatable > 0
-        self.rotate = rotate and order == "side" and agreed
+        self._turns = [slice(a, b) for a, b in common_turns([context.turns, item.turns])] if rotate and order == "side" else []
         feedback = objective.feedback
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
         for side in SIDES:
@@ -63,8 +62,7 @@ class ICD:
             yield from self._sweeps_by_dimension()
             return
         for side in SIDES:
-            if self.rotate:
-                self._turn(OTHER[side])
+            self._turn(OTHER[side])
             self.towers[side].sweep(self.objective.side(side))
             self._update_gram(side)
             yield side
@@ -100,30 +98,35 @@ class ICD:
     def _turn(self, other: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram, which becomes diagonal. Scores do not change.
 
-        The Gram of the side about to be swept is out of date until its sweep is done, and not used before.
+        Only ranges of dimensions that both towers can turn are turned, each on its own. The Gram of the side about to be swept is
+        out of date until its sweep is done, and not used before.
 
         Without L2 this is left out where the Gram is nearly singular: dimensions that hold only rounding errors would make steps
         of noise over noise.
         """
-        k = self.towers[other].rotatable
-        J = self.objective.grams[other]
-        values, Q = np.linalg.eigh(J[:k, :k])
-        if self._unregularized and self._singular(values):
-            return
-        self._rotate(Q)
-        norms = self._norms(other, k)
-        if self._unregularized and self._singular(norms):
-            self._rotate(Q.T)
-            return
-        J = J.copy()
-        J[:k, k:] = Q.T @ J[:k, k:]
-        J[k:, :k] = J[:k, k:].T
-        J[:k, :k] = np.diag(norms)
-        self.objective.grams[other] = J
+        for at in self._turns:
+            values, Q = np.linalg.eigh(self.objective.grams[other][at, at])
+            if self._unregularized and self._singular(values):
+                continue
+            self._rotate(at, Q)
+            norms = self._norms(other)[at]
+            if self._unregularized and self._singular(norms):
+                self._rotate(at, Q.T)
+                continue
+            J = self.objective.grams[other].copy()
+            J[at] = Q.T @ J[at]
+            J[:, at] = J[at].T
+            J[at, at] = np.diag(norms)
+            self.objective.grams[other] = J
 
-    def _rotate(self, Q: np.ndarray) -> None:
+    def _rotate(self, at: slice, Q: np.ndarray) -> None:
         for side in SIDES:
-            self.towers[side].rotate(Q, self.objective.vectors[side], self.objective.workers)
+            tower, vectors, workers = self.towers[side], self.objective.vectors[side], self.objective.workers
+            tower.rotate(at, Q, workers)
+            if tower.vectors_are_parameters:
+                self._place(side)
+            else:
+                vectors.rotate(at, Q, workers)
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:
         return bool(eigenvalues.min() <= np.sqrt(np.finfo(self.objective.dtype).eps) * eigenvalues.max())
@@ -133,9 +136,9 @@ class ICD:
         parameters = [parameter for tower in self.towers.values() for parameter in tower.parameters.values()]
         return any(np.any(parameter.penalty == 0) for parameter in parameters if not parameter.fixed)
 
-    def _norms(self, side: str, k: int) -> np.ndarray:
+    def _norms(self, side: str) -> np.ndarray:
         vectors, workers = self.objective.vectors[side], self.objective.workers
-        return self.towers[side].norms(vectors, self._weights[side], workers)[:k]
+        return self.towers[side].norms(vectors, self._weights[side], workers)
 
     def run(self, epochs: int, tol: float, after_epoch: Callable[[Epoch], bool], label: str = "") -> str:
         """Epochs until done; returns the reason for stopping.

@@ -30,17 +30,18 @@ class Vectors:
             self._dims = self._rows.T.copy(order="C")
         return self._dims
 
-    def changed(self, layout: str) -> None:
-        """Say that one layout was written to: the other is out of date."""
-        if layout == "rows":
-            self._dims = None
-        else:
-            self._rows = None
+    def dims_changed(self) -> None:
+        """Say that ``dims`` was written to: ``rows`` is out of date."""
+        self._rows = None
 
-    def rotate(self, Q: np.ndarray, workers: Workers) -> None:
-        """Turn the first dimensions: ``phi Q``."""
-        turn(self.dims[: len(Q)], Q, workers)
-        self.changed("dims")
+    def become(self, rows: np.ndarray) -> None:
+        """Show these rows from now on."""
+        self._rows, self._dims = rows, None
+
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        """Turn some of the dimensions: ``phi Q``."""
+        turn(self.dims[at], Q, workers)
+        self.dims_changed()
 
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
         """``sum_c weight_c phi(c) phi(c)'`` in float64."""

@@ -116,15 +116,30 @@ def advance_machine(start, stop, u, v, state):
 
 
 @leaf
-def gather_levels(start, stop, indptr, rows, scale, g, h, level_g, level_h):
-    """Gradient and curvature of a level from those of its rows, where the row moves ``scale`` times as far."""
+def gather_levels(start, stop, indptr, rows, g, h, level_g, level_h):
+    """Gradient and curvature of a level: the sums of those of its rows."""
     for j in range(start, stop):
         gradient = np.float64(0.0)
         curvature = np.float64(0.0)
         for p in range(indptr[j], indptr[j + 1]):
-            c = rows[p]
-            x = np.float64(pick(scale, c))
-            gradient += x * g[c]
-            curvature += x * x * h[c]
+            gradient += g[rows[p]]
+            curvature += h[rows[p]]
         level_g[j] = gradient
         level_h[j] = curvature
+
+
+@leaf
+def gather_states(start, stop, indptr, rows, state, level_state):
+    """As :func:`gather_levels` for two dimensions: the gradients and curvatures of a state."""
+    for j in range(start, stop):
+        for p in range(indptr[j], indptr[j + 1]):
+            for k in range(G_F, H_QQ + 1):
+                level_state[j, k] += state[rows[p], k]
+
+
+@leaf
+def scale_slopes(start, stop, factor, g, h, scaled_g, scaled_h):
+    """Gradient and curvature where the vector moves ``factor`` times as far."""
+    for c in range(start, stop):
+        scaled_g[c] = factor[c] * g[c]
+        scaled_h[c] = factor[c] * factor[c] * h[c]

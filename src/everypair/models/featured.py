@@ -1,4 +1,4 @@
-"""The fit of models with features on both sides."""
+"""The fit of models with columns on both sides."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from everypair.models.separable import Separable
+from everypair.models.tower_model import TowerModel
 from everypair.solver import Epoch
 
 
 @dataclass(repr=False, eq=False)
-class Featured(Separable):
-    """A separable model whose contexts and items are described by features."""
+class Featured(TowerModel):
+    """A model whose contexts and items are described by columns."""
 
     def fit(
         self,
@@ -29,9 +29,11 @@ class Featured(Separable):
         Parameters
         ----------
         feedback : Feedback or scipy sparse matrix
-        contexts, items : Features, mapping of fields, or matrix, optional
-            A row of features per context (item). None: each is its own feature.
-        start, fixed : mappings of letters to arrays, optional
+        contexts, items : mapping of columns, Features, or matrix, optional
+            What describes each context (item), a row each. A column is a matrix of features (scipy sparse, numpy or a linear
+            operator), an array of integers (levels, or :class:`everypair.Levels`) or an array of numbers. A matrix on its own is
+            one column, "features". None: each is itself alone.
+        start, fixed : mappings of parameters to arrays, optional
             Initial values of parameters; parameters to hold, which are then outside L2.
         callback : callable, optional
             ``callback(model, epoch)`` after each epoch; returning a true value stops.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from everypair import validation as check
-from everypair.features import Features, as_features, feature_weights, require_squares
 from everypair.models.featured import Featured
-from everypair.models.separable import Setup, Towers, documented, side_std
-from everypair.towers import Machine
+from everypair.models.tower_model import documented
+from everypair.towers import Machine, Tower
 
 
 @documented
@@ -34,23 +30,8 @@ class FM(Featured):
     (3, 4)
     """
 
-    field_solver: str = "cd"
+    factors: int = 64
+    field_solver: str = field(default="cd", kw_only=True)
 
-    def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
-        k = check.integer("factors", self.factors, low=1)
-        return Towers(
-            self._tower(setup, "contexts", ("b", "w", "W"), contexts, setup.context_loss_weight, k, bias_dim=k, one_dim=k + 1),
-            self._tower(setup, "items", ("h", "H"), items, setup.item_loss_weight, k, bias_dim=k + 1, one_dim=k),
-        )
-
-    def _tower(
-        self, setup: Setup, name: str, letters: tuple[str, ...], given: Any, weight: np.ndarray, k: int, **dims: int
-    ) -> Machine:
-        features = Features.identity(len(weight), name[:-1]) if given is None else as_features(name, given, len(weight))
-        require_squares(features)
-        weights = feature_weights(features, weight, self.regularization_exponent)
-        penalties = {letter: setup.regularization.of_features(letter, weights) for letter in letters[-2:]}
-        if letters[0] == "b":
-            penalties["b"] = setup.regularization.of("b", weight.sum())
-        W = setup.normal((features.n_features, k), side_std(k))
-        return Machine(letters, features, W, penalties, **dims, step_size=setup.step_size, field_solver=setup.field_solver)
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        return Machine(self.factors, names=("b", "w", "W")), Machine(self.factors, names=("h", "H"))

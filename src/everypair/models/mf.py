@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from everypair import validation as check
-from everypair.models.separable import Separable, Setup, Towers, documented, side_std
+from everypair.models.tower_model import TowerModel, documented
 from everypair.solver import Epoch
+from everypair.towers import Embedding, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MF(Separable):
+class MF(TowerModel):
     """Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
 
     Examples
@@ -25,6 +25,8 @@ class MF(Separable):
     >>> ids.shape
     (2, 1)
     """
+
+    factors: int = 64
 
     def fit(
         self,
@@ -46,7 +48,5 @@ class MF(Separable):
         """
         return self._fit(feedback, None, None, start, fixed, callback)
 
-    def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
-        k = check.integer("factors", self.factors, low=1)
-        context = setup.embedding("W", k, side_std(k), setup.context_loss_weight, "context")
-        return Towers(context, setup.embedding("H", k, side_std(k), setup.item_loss_weight, "item"))
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        return Embedding(self.factors, name="W"), Embedding(self.factors, name="H")

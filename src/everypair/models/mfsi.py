@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair import validation as check
-from everypair.features import as_features, feature_weights, require_squares
 from everypair.models.featured import Featured
-from everypair.models.separable import Setup, Towers, documented, side_std
-from everypair.towers import Linear, Tower
+from everypair.models.tower_model import documented
+from everypair.towers import Embedding, Linear, Tower
 
 
 @documented
@@ -29,19 +27,10 @@ class MFSI(Featured):
     (5, 2)
     """
 
-    def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
-        k = check.integer("factors", self.factors, low=1)
-        return Towers(
-            self._tower(setup, "contexts", "W", contexts, setup.context_loss_weight, k),
-            self._tower(setup, "items", "H", items, setup.item_loss_weight, k),
-        )
+    factors: int = 64
 
-    def _tower(self, setup: Setup, name: str, letter: str, given: Any, weight: Any, k: int) -> Tower:
-        if given is None:
-            return setup.embedding(letter, k, side_std(k), weight, name[:-1])
-        features = as_features(name, given, len(weight))
-        if self.regularization_exponent > 0:
-            require_squares(features)
-        penalty = setup.regularization.of_features(letter, feature_weights(features, weight, self.regularization_exponent))
-        W = setup.normal((features.n_features, k), side_std(k))
-        return Linear(letter, features, W, penalty, setup.step_size, setup.field_solver)
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        return self._side_of(contexts, "W"), self._side_of(items, "H")
+
+    def _side_of(self, columns: Any, name: str) -> Tower:
+        return Embedding(self.factors, name=name) if columns is None else Linear(self.factors, name=name)

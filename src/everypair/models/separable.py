@@ -1,283 +1,39 @@
-"""Models that are an inner product of two towers, and the fit they share."""
+"""Any k-separable model (Definition 1 of the paper): two towers of your choice."""
 
 from __future__ import annotations
 
-import inspect
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any
 
-import numpy as np
-
-from everypair import validation as check
-from everypair.feedback import Feedback, as_feedback
-from everypair.models.base import Model
-from everypair.objective import Objective
-from everypair.parallel import Workers, one_blas_thread, thread_count
-from everypair.regularization import Regularization
-from everypair.solver import ICD, DivergedError, Epoch
-from everypair.towers import Embedding, Tower
-
-S = TypeVar("S", bound="Separable")
-
-ORDERS = ("side", "dimension")
-FIELD_SOLVERS = ("block", "cd")
+from everypair.models.featured import Featured
+from everypair.models.tower_model import documented
+from everypair.towers import Tower
 
 
-class Setup(NamedTuple):
-    """The checked arguments of a fit, and the random numbers it starts from."""
+@documented
+@dataclass(repr=False, eq=False)
+class Separable(Featured):
+    """The inner product of two towers, ``s(c, i) = <phi(c), psi(i)>``: see :mod:`everypair.towers`.
 
-    feedback: Feedback
-    alpha0: float
-    context_loss_weight: np.ndarray  # what each context, each item weighs in the loss: for regularization_exponent
-    item_loss_weight: np.ndarray
-    regularization: Regularization
-    random: np.random.Generator
-    dtype: np.dtype
-    step_size: float
-    block_size: int
-    field_solver: str
-    init_std: float | None
+    ``context`` and ``item`` describe the two sides: towers with as many dimensions each, and parameters of their own. Parameters
+    are named after the columns they belong to, or as their tower says. ``fit`` takes the columns that the towers read.
 
-    def normal(self, shape: tuple[int, ...], std: float) -> np.ndarray:
-        """Start values N(0, std), the same for every dtype."""
-        return self.random.normal(0.0, std if self.init_std is None else self.init_std, shape).astype(self.dtype)
+    Examples
+    --------
+    A user and the item before, each with their own view of the next item (FPMC):
 
-    def embedding(self, letter: str, k: int, std: float, weight: np.ndarray, field: str | None = None) -> Embedding:
-        """A row of k parameters for each entry of ``weight``."""
-        penalty = self.regularization.of(letter, weight, field)
-        return Embedding(letter, self.normal((len(weight), k), std), penalty, self.step_size, self.block_size)
-
-
-class Towers(NamedTuple):
-    """The two sides of a model; ``complete`` if the context tower stands for more contexts than the feedback lists."""
+    >>> import everypair as ep
+    >>> from everypair.towers import Concat, Embedding
+    >>> model = ep.Separable(context=Concat(Embedding(2, "user"), Embedding(2, "previous")), item=Embedding(4))
+    >>> feedback = ep.Feedback([0, 1, 2, 3], [0, 1, 0, 1])
+    >>> model.fit(feedback, contexts={"user": [0, 0, 1, 1], "previous": [1, 0, 1, 0]}).phi_.shape
+    (4, 4)
+    >>> sorted(model.parameters_)
+    ['item', 'previous', 'user']
+    """
 
     context: Tower
     item: Tower
-    complete: bool = False
 
-
-@dataclass(repr=False, eq=False)
-class Separable(Model):
-    r"""A k-separable model, ``s(c, i) = <phi(c), psi(i)>``, trained on every pair by implicit coordinate descent.
-
-    Parameters
-    ----------
-    factors : int
-        Number of dimensions k (for Tucker, also one number per variable).
-    unobserved_weight : float
-        :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone.
-    regularization : float or dict
-        :math:`\lambda`. A dict gives one per letter of a parameter, per field, or per "letter.field", and a "default".
-    regularization_exponent : float
-        A row's L2 weight is :math:`\lambda` times its weight in the loss to this power: 0 is plain L2, 1 frequency scaling.
-    epochs : int
-        Sweeps over all parameters of both sides.
-    tol : float
-        Stop when an epoch lowers the objective by less than this part of it; 0: never.
-    step_size : float
-        :math:`\eta \in (0, 1]`, the part of each Newton step that is taken.
-    block_size : int
-        Dimensions of a row solved together, where a side is plain rows of parameters (no features, not a context variable of a
-        tensor) and ``order="side"``; elsewhere it has no effect. 1 is the paper.
-    rotate : bool
-        Turn both sides' dimensions before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs.
-        Has no effect where the model does not allow it (PARAFAC, held factors, ``order="dimension"``).
-    order : {"side", "dimension"}
-        All parameters of one side, then all of the other, or both sides dimension by dimension (Algorithms 2 and 3).
-    field_solver : {"block", "cd"}
-        For fields in which features overlap: solve the field as a block, or one feature at a time. Fields that are operators
-        have no features to visit, and are always blocks.
-    init_std : float, optional
-        Standard deviation of the start values; by default 0.1 / sqrt(k) for two sides, and such that scores start at the size of
-        one for tensors, where the origin is a local minimum.
-    dtype : {"float32", "float64"}
-    random_state : int or None
-        Seed; the same seed gives the same bits on any number of threads. None: different each time.
-    n_threads : int or None
-        None: one per core.
-
-    Attributes
-    ----------
-    phi_, psi_ : arrays (n_contexts, K), (n_items, K)
-        Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access.
-    parameters_ : dict
-        Copies of the parameters by the paper's letters.
-    history_ : list of Epoch
-        After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
-    stop_reason_ : str
-        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed.
-    """
-
-    _orders: ClassVar[tuple[str, ...]] = ORDERS
-
-    factors: Any = 64
-    unobserved_weight: float = 0.01
-    regularization: Any = 0.01
-    regularization_exponent: float = 0.0
-    epochs: int = 16
-    tol: float = 0.0
-    step_size: float = 1.0
-    block_size: int = 1
-    rotate: bool = True
-    order: str = "side"
-    field_solver: str = "block"
-    init_std: float | None = None
-    dtype: str = "float32"
-    random_state: int | None = 0
-    n_threads: int | None = None
-
-    @abstractmethod
-    def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
-        """The towers of this model, with their start values."""
-
-    def _fit(
-        self,
-        feedback: Any,
-        contexts: Any,
-        items: Any,
-        start: Mapping[str, Any] | None,
-        fixed: Mapping[str, Any] | None,
-        callback: Callable[[Self, Epoch], Any] | None,
-    ) -> Self:
-        """Check everything, build the towers, run the solver. A refused call changes nothing."""
-        setup = self._setup(as_feedback(feedback))
-        epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
-        n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
-        before = dict(vars(self))
-        history: list[Epoch] = []
-        try:
-            with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-                towers = self._towers(setup, contexts, items)
-                setup.regularization.finish()
-                _hold("start", start, towers, fixed=False)
-                _hold("fixed", fixed, towers, fixed=True)
-                objective = Objective(setup.feedback, setup.alpha0, setup.dtype, workers, listed=not towers.complete)
-                solver = ICD(objective, towers.context, towers.item, bool(self.rotate), self.order)
-                self._context_tower, self._item_tower = towers.context, towers.item
-                self._fitted_shape = setup.feedback.shape
-                self.history_ = history
-                self.stop_reason_ = "running"
-
-                def after_epoch(epoch: Epoch) -> bool:
-                    history.append(epoch)
-                    return callback is not None and bool(callback(self, epoch))
-
-                self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
-        except BaseException as error:
-            diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
-            if diverged or not history:
-                vars(self).clear()
-                vars(self).update(before)
-            else:  # a callback failed: the epochs before it are kept
-                self.stop_reason_ = "error"
-            if isinstance(error, np.linalg.LinAlgError):
-                raise DivergedError(np.nan, setup.dtype) from error
-            raise
-        return self
-
-    def _setup(self, feedback: Feedback) -> Setup:
-        """The constructor's arguments, checked."""
-        if self.dtype not in ("float32", "float64", np.float32, np.float64):
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
-        if not isinstance(self.rotate, bool | np.bool_):
-            raise TypeError(f"rotate must be True or False, got {self.rotate!r}.")
-        check.choice("order", self.order, ORDERS)
-        if self.order not in self._orders:
-            raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
-        if self.random_state is not None:
-            check.integer("random_state", self.random_state, low=0)
-        alpha0 = check.number("unobserved_weight", self.unobserved_weight, low=0.0)
-        exponent = check.number("regularization_exponent", self.regularization_exponent, low=0.0)
-        context_loss_weight, item_loss_weight = feedback.total_weight(alpha0)
-        return Setup(
-            feedback=feedback,
-            alpha0=alpha0,
-            context_loss_weight=context_loss_weight,
-            item_loss_weight=item_loss_weight,
-            regularization=Regularization(self.regularization, exponent),
-            random=np.random.default_rng(self.random_state),
-            dtype=np.dtype(self.dtype),
-            step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
-            block_size=check.integer("block_size", self.block_size, low=1),
-            field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
-            init_std=None if self.init_std is None else check.number("init_std", self.init_std, low=0.0, open_low=True),
-        )
-
-    @property
-    def phi_(self) -> np.ndarray:
-        return self._side("context").vectors().rows.copy()
-
-    @property
-    def psi_(self) -> np.ndarray:
-        return self._side("item").vectors().rows.copy()
-
-    @property
-    def parameters_(self) -> dict[str, np.ndarray]:
-        towers = self._side("context"), self._side("item")
-        return {letter: p.show() for tower in towers for letter, p in tower.parameters.items()}
-
-    def context_vectors(self, contexts: Any) -> np.ndarray:
-        """``phi`` of contexts given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._side("context").vectors_of("contexts", contexts)
-
-    def item_vectors(self, items: Any) -> np.ndarray:
-        """``psi`` of items given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._side("item").vectors_of("items", items)
-
-    def _side(self, side: str) -> Tower:
-        if "_context_tower" not in self.__dict__:
-            raise self._not_fitted()
-        return self._context_tower if side == "context" else self._item_tower
-
-    def _shape(self) -> tuple[int, int]:
-        self._side("context")
-        return self._fitted_shape
-
-    def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
-        phi, psi = self._side("context").lookup()(context), self._side("item").lookup()(item)
-        return np.einsum("nf,nf->n", phi, psi)
-
-    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        phi, psi = self._side("context").lookup(), self._side("item").vectors().rows
-        return lambda context: phi(context) @ psi.T
-
-
-def documented(cls: type[S]) -> type[S]:
-    """Add the arguments and attributes that all separable models share to a model's docstring."""
-    _, _, shared = inspect.cleandoc(Separable.__doc__ or "").partition("\n\n")
-    if cls.__doc__ and shared:  # neither is there under python -OO
-        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
-    return cls
-
-
-def side_std(factors: int) -> float:
-    """Start values for two sides of k factors: small, so that the first sweep decides; the origin is no minimum here."""
-    return 0.1 / float(factors) ** 0.5
-
-
-def _hold(argument: str, values: Mapping[str, Any] | None, towers: Towers, fixed: bool) -> None:
-    """Set parameters by letter; hold them if ``fixed``."""
-    if values is None:
-        return
-    if not isinstance(values, Mapping):
-        raise TypeError(f"{argument} must be a mapping of parameter letters to arrays, got {type(values).__name__}.")
-    parameters = {**towers.context.parameters, **towers.item.parameters}
-    for letter, value in values.items():
-        if letter not in parameters:
-            raise ValueError(f"{argument} names {letter!r}; the parameters of this model are {', '.join(parameters)}.")
-        parameter = parameters[letter]
-        array = check.array(f"{argument}[{letter!r}]", value)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"{argument}[{letter!r}] must hold numbers, got dtype {array.dtype}.")
-        if array.ndim == 0 and parameter.shape == (1,):
-            array = array.reshape(1)
-        if array.shape != parameter.shape:
-            raise ValueError(f"{argument}[{letter!r}] must have shape {parameter.shape}, got {array.shape}.")
-        check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(array), array, "be finite")
-        parameter.load(array)
-        check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(parameter.value), array, f"fit into {parameter.value.dtype}")
-        parameter.fixed = fixed
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        return self.context, self.item

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
 from everypair import validation as check
-from everypair.models.separable import Separable, Setup, Towers, documented
+from everypair.models.tower_model import TowerModel, documented
+from everypair.rows import Levels
 from everypair.solver import Epoch
-from everypair.towers import Core, Embedding, Product
-from everypair.towers.modes import ModeTower, check_levels, mode_letters
-
-COMBINATIONS = ("observed", "all")
+from everypair.towers import Core, Embedding, Product, Tower
 
 
 @dataclass(repr=False, eq=False)
-class Tensor(Separable):
-    """A separable model of contexts that are combinations of levels of several variables."""
-
-    _orders: ClassVar[tuple[str, ...]] = ("side",)
-
-    combinations: str = "observed"
+class Tensor(TowerModel):
+    """A model of contexts that are combinations of levels of several variables."""
 
     def fit(
         self,
@@ -50,25 +43,12 @@ class Tensor(Separable):
         callback : callable, optional
             ``callback(model, epoch)`` after each epoch; returning a true value stops.
         """
-        return self._fit(feedback, (contexts, levels), None, start, fixed, callback)
+        return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback)
 
-    def _towers(self, setup: Setup, contexts: Any, items: Any) -> Towers:
-        complete = check.choice("combinations", self.combinations, COMBINATIONS) == "all"
-        given, levels = contexts
-        contexts, sizes = _contexts(given, levels, setup.feedback.n_contexts)
-        if complete:
-            _check_complete(setup, contexts)
-            setup = setup._replace(item_loss_weight=_complete_item_weights(setup, sizes))
-        weights = [_level_weights(setup, contexts, sizes, j, complete) for j in range(len(sizes))]
-        letters = mode_letters(len(sizes))
-        context, item = self._tensor(setup, contexts, letters, weights, complete)
-        return Towers(context, item, complete)
-
-    @abstractmethod
-    def _tensor(
-        self, setup: Setup, contexts: np.ndarray, letters: list[str], weights: list[np.ndarray], complete: bool
-    ) -> tuple[ModeTower, Embedding]:
-        """Context and item tower, given the variables' letters and the weights of their levels."""
+    def context_vectors(self, contexts: Any) -> np.ndarray:
+        modes = self._side("context").rows.columns
+        sizes = [levels.n for levels in modes.values() if isinstance(levels, Levels)]
+        return super().context_vectors(dict(zip(modes, check_levels("contexts", contexts, sizes).T, strict=True)))
 
 
 @documented
@@ -88,13 +68,12 @@ class PARAFAC(Tensor):
     ['U', 'V', 'W']
     """
 
-    def _tensor(
-        self, setup: Setup, contexts: np.ndarray, letters: list[str], weights: list[np.ndarray], complete: bool
-    ) -> tuple[ModeTower, Embedding]:
-        k = check.integer("factors", self.factors, low=1)
-        std = float(k) ** (-0.5 / (len(weights) + 1))
-        modes = [setup.embedding(letter, k, std, weight) for letter, weight in zip(letters, weights, strict=True)]
-        return Product(modes, contexts, complete), setup.embedding("W", k, std, setup.item_loss_weight)
+    factors: int = 64
+    combinations: str = field(default="observed", kw_only=True)
+
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        modes = [Embedding(self.factors, letter) for letter in contexts]
+        return Product(*modes, combinations=self.combinations), Embedding(self.factors, name="W")
 
 
 @documented
@@ -116,17 +95,12 @@ class Tucker(Tensor):
     """
 
     factors: Any = 8
+    combinations: str = field(default="observed", kw_only=True)
 
-    def _tensor(
-        self, setup: Setup, contexts: np.ndarray, letters: list[str], weights: list[np.ndarray], complete: bool
-    ) -> tuple[ModeTower, Embedding]:
-        sizes = self._sizes(len(weights))
-        std = float(np.prod(sizes)) ** (-0.5 / (len(sizes) + 1))
-        penalty = setup.regularization.of("B", float(np.sum(weights[0])))
-        modes = [setup.embedding(letter, k, std, w) for letter, k, w in zip(letters, sizes[:-1], weights, strict=True)]
-        B = setup.normal(sizes, std)
-        core = Core("B", B, penalty, modes, contexts, complete, setup.step_size, setup.field_solver)
-        return core, setup.embedding("W", sizes[-1], std, setup.item_loss_weight)
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        *sizes, k = self._sizes(len(contexts))
+        modes = [Embedding(size, letter) for size, letter in zip(sizes, contexts, strict=True)]
+        return Core(*modes, factors=k, combinations=self.combinations, name="B"), Embedding(k, name="W")
 
     def _sizes(self, n_variables: int) -> tuple[int, ...]:
         given = self.factors
@@ -140,45 +114,28 @@ class Tucker(Tensor):
         return tuple(check.integer(f"factors[{j}]", k, low=1) for j, k in enumerate(given))
 
 
-def _contexts(contexts: Any, levels: Any, n_contexts: int) -> tuple[np.ndarray, list[int]]:
+def _columns(contexts: Any, levels: Any) -> dict[str, Levels]:
+    """The context variables by letter."""
     contexts = check_levels("contexts", contexts, None)
-    if len(contexts) != n_contexts:
-        raise ValueError(f"contexts has {len(contexts)} rows, but the feedback has {n_contexts} contexts: one row each is needed.")
     if levels is not None and (np.ndim(levels) != 1 or isinstance(levels, str)):
         raise TypeError(f"levels must be a sequence of integers, one per context variable, got {levels!r}.")
-    if levels is None:
-        return contexts, [int(n) + 1 for n in contexts.max(axis=0)]
-    sizes = [check.integer(f"levels[{j}]", n, low=1) for j, n in enumerate(levels)]
-    return check_levels("contexts", contexts, sizes), sizes
+    sizes = None if levels is None else [check.integer(f"levels[{j}]", n, low=1) for j, n in enumerate(levels)]
+    contexts = check_levels("contexts", contexts, sizes)
+    sizes = sizes or [None] * contexts.shape[1]
+    return {letter: Levels(contexts[:, j], sizes[j]) for j, letter in enumerate(mode_letters(len(sizes)))}
 
 
-def _check_complete(setup: Setup, contexts: np.ndarray) -> None:
-    if setup.feedback.context_weight is not None:
-        raise ValueError(
-            "combinations='all' does not go with context weights (context_weight, or merged contexts): most of its contexts are "
-            "not listed and would have none. Use combinations='observed', or feedback without them."
-        )
-    rows, counts = np.unique(contexts, axis=0, return_counts=True)
-    if len(rows) < len(contexts):
-        which = int(np.argmax(counts > 1))
-        places = np.flatnonzero((contexts == rows[which]).all(axis=1))[:2].tolist()
-        raise ValueError(
-            f"combinations='all' needs each combination listed at most once; {tuple(rows[which].tolist())} is at rows {places[0]} "
-            f"and {places[1]} of contexts. Give their feedback to one row."
-        )
+def mode_letters(n: int) -> list[str]:
+    """The letters of the context variables: U, V as in the paper, U1, U2, ... for more of them."""
+    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]
 
 
-def _complete_item_weights(setup: Setup, sizes: list[int]) -> np.ndarray:
-    """Weight of each item in the loss over all combinations."""
-    feedback = setup.feedback
-    _, n = feedback.weights()
-    return feedback.item_count + setup.alpha0 * n * np.prod([float(size) for size in sizes])
-
-
-def _level_weights(setup: Setup, contexts: np.ndarray, sizes: list[int], j: int, complete: bool) -> np.ndarray:
-    """Weight of each level in the loss: that of its contexts, listed or (``complete``) all."""
-    if not complete:
-        return np.bincount(contexts[:, j], setup.context_loss_weight, sizes[j])
-    n = setup.feedback.weights()[1].sum()
-    others = np.prod([float(size) for i, size in enumerate(sizes) if i != j])
-    return np.bincount(contexts[:, j], setup.feedback.context_count, sizes[j]) + setup.alpha0 * others * n
+def check_levels(name: str, contexts: Any, sizes: Sequence[int] | None) -> np.ndarray:
+    """``contexts`` as an array of levels (n_contexts x n_variables), each below its variable's size."""
+    contexts = check.indices(name, contexts, None, ndim=2)
+    if contexts.shape[1] < 2 or (sizes is not None and contexts.shape[1] != len(sizes)):
+        expected = "two or more" if sizes is None else str(len(sizes))
+        raise ValueError(f"{name} must have {expected} columns, one per context variable, got shape {contexts.shape}.")
+    for j, size in enumerate(sizes or ()):
+        check.indices(f"{name}[:, {j}]", contexts[:, j], size)
+    return contexts

@@ -1,11 +1,39 @@
-"""Towers: one side of a k-separable model each. ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the
-subsections of the paper's Section 5."""
+"""Towers: one side of a k-separable model each.
 
-from everypair.towers.base import Parameter, Tower
+``Embedding``, ``Linear`` and ``Machine`` have parameters; ``Lookup``, ``Sum``, ``Concat``, ``Product`` and ``Core`` make towers of
+towers. The files ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the subsections of the paper's Section 5.
+Derive from ``Smooth`` to write your own.
+"""
+
+from everypair.towers.base import Tower
+from everypair.towers.concat import Concat
+from everypair.towers.constant import Constant
 from everypair.towers.core import Core
 from everypair.towers.embedding import Embedding
 from everypair.towers.linear import Linear
+from everypair.towers.lookup import Lookup
 from everypair.towers.machine import Machine
+from everypair.towers.parameter import Parameter
 from everypair.towers.product import Product
+from everypair.towers.site import Settings, Site
+from everypair.towers.smooth import Coordinates, Derivatives, Smooth
+from everypair.towers.sum import Sum
 
-__all__ = ["Core", "Embedding", "Linear", "Machine", "Parameter", "Product", "Tower"]
+__all__ = [
+    "Concat",
+    "Constant",
+    "Coordinates",
+    "Core",
+    "Derivatives",
+    "Embedding",
+    "Linear",
+    "Lookup",
+    "Machine",
+    "Parameter",
+    "Product",
+    "Settings",
+    "Site",
+    "Smooth",
+    "Sum",
+    "Tower",
+]

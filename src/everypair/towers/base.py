@@ -2,92 +2,94 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from everypair.feedback import Values
-from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
+from everypair.rows import Rows, rows_like
+from everypair.towers.parameter import Parameter
+from everypair.towers.site import Settings, Site
 from everypair.vectors import Vectors
-
-
-@dataclass
-class Parameter:
-    """An array of parameters, and the L2 weight ``lambda_theta`` of its entries (broadcast against them).
-
-    Fixed parameters are held: not stepped on, not rotated, outside L2.
-    """
-
-    value: np.ndarray
-    penalty: Values
-    fixed: bool = False
-    transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
-
-    def l2(self) -> float:
-        if self.fixed:
-            return 0.0
-        if np.ndim(self.penalty) == 0:
-            rows = self.value if self.value.ndim == 2 else self.value.reshape(1, -1)
-            return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
-        return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape users see."""
-        return self.value.shape[::-1] if self.transposed else self.value.shape
-
-    def show(self) -> np.ndarray:
-        """A copy, in the shape users see."""
-        return np.array(self.value.T if self.transposed else self.value, order="C")
-
-    def load(self, value: Any) -> None:
-        value = np.asarray(value, self.value.dtype)
-        self.value[...] = value.T if self.transposed else value
+from everypair.view import View
 
 
 class Tower(ABC):
-    """One side of a model: parameters, the vectors they give, and exact steps on them.
+    """One side of a model: parameters, the vectors they give, and steps on them.
+
+    A tower is first a description, such as ``Embedding(16, "user")``: how many dimensions it has, and which columns of the data
+    it reads. :meth:`bind` gives a copy of it that has rows and parameters, and the description can be used again.
 
     A tower knows no loss: it steps on its parameters given the derivatives of the loss with respect to its vectors, which it
-    asks of a :class:`~everypair.objective.Side`, and tells the side how its vectors moved.
+    asks of a :class:`~everypair.view.View`, and tells the view how its vectors moved.
 
-    ``parameters`` maps letters to :class:`Parameter`. ``blocks`` lists what :meth:`step` can be asked to update, in order.
+    To write a tower, derive from :class:`~everypair.towers.Smooth`, which takes the steps for you; derive from this class for
+    steps of your own. Either way, :func:`everypair.testing.check_tower` tells whether it is right.
     """
 
     n_dims: int
-    step_size: float = 1.0
+    towers: tuple[Tower, ...] = ()  # those it is made of
+
+    # what a bound tower has
+    rows: Rows
+    settings: Settings
     parameters: dict[str, Parameter]
+    complete: bool = False  # stands for more rows than are listed
+    vectors_are_parameters: bool = False  # vectors() shows the parameters themselves, not a copy
+
+    def bind(self, site: Site) -> Tower:
+        """A copy of this tower with rows and parameters."""
+        bound = copy.copy(self)
+        bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
+        bound._bind(site)
+        for part in bound.towers:
+            bound.parameters.update(part.parameters)
+        return bound
 
     @abstractmethod
-    def vectors(self, workers: Workers = SERIAL) -> Vectors:
-        """``phi`` of every row, from the parameters."""
+    def _bind(self, site: Site) -> None:
+        """Make ``parameters`` (with :meth:`~everypair.towers.site.Site.parameter`), or bind the towers it is made of."""
 
     @abstractmethod
-    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        """``phi`` of other rows than those trained on (n x K); ``name`` is what messages call them."""
-
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function from row numbers to ``phi`` of those rows: computed for them alone where the tower can."""
-        rows = self.vectors().rows
-        return lambda index: rows[index]
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        """``phi`` of rows: those of the fit, or others described in the same way."""
 
     @property
     @abstractmethod
     def blocks(self) -> Sequence[Any]:
-        """The blocks of free parameters of a sweep, in order."""
+        """The blocks of free parameters of a sweep, in order. A block that is an integer f moves dimension f."""
 
     @abstractmethod
-    def step(self, side: Side, block: Any) -> None:
+    def step(self, view: View, block: Any) -> None:
         """Lower the loss over one block of parameters."""
 
-    def sweep(self, side: Side) -> None:
+    def sweep(self, view: View) -> None:
         """Every block once: the loop over the side's parameters in Algorithm 1."""
         for block in self.blocks:
-            self.step(side, block)
+            self.step(view, block)
+
+    def vectors(self, workers: Workers = SERIAL) -> Vectors:
+        """``phi`` of every row of the fit."""
+        return self.evaluate(self.rows, workers)
+
+    def vectors_of(self, argument: str, rows: Any) -> np.ndarray:
+        """``phi`` of other rows than those trained on (n x K); ``argument`` is what messages call them."""
+        return self.evaluate(rows_like(argument, rows, self.rows), SERIAL).rows
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        """A function from f to ``phi_f`` of rows: one dimension at a time where the tower can."""
+        dims = self.evaluate(rows, workers).dims
+        return lambda f: dims[f]
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        """A function from numbers of rows of the fit to their ``phi``: computed for them alone where the tower can."""
+        rows = self.vectors().rows
+        return lambda index: rows[index]
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower stands for."""
@@ -98,14 +100,73 @@ class Tower(ABC):
         return vectors.norms(weight, workers)
 
     @property
-    def rotatable(self) -> int:
-        """How many leading dimensions may be turned by an orthogonal matrix, if the other tower turns along; 0: none."""
-        return 0
+    def turns(self) -> list[tuple[int, int]]:
+        """Ranges of dimensions that an orthogonal matrix may turn, if the other tower turns along."""
+        return []
 
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        """Turn the parameters such that the rotatable dimensions of ``phi`` become ``phi Q``, and its vectors along."""
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        """Turn the parameters such that these dimensions of ``phi`` become ``phi Q``."""
         raise NotImplementedError(f"{type(self).__name__} cannot be rotated")
 
     def l2(self) -> float:
         """``sum lambda_theta theta^2`` over the free parameters."""
         return sum(parameter.l2() for parameter in self.parameters.values())
+
+    # how scores come to be, for start values: a score is a sum of products of parameters
+
+    @property
+    def degree(self) -> int:
+        """How many parameters are multiplied in a term of ``phi_f``."""
+        return 1
+
+    @property
+    def terms(self) -> int:
+        """How many such terms ``phi_f`` has (features apart)."""
+        return 1
+
+    def __repr__(self) -> str:
+        shown = []
+        for name, argument in inspect.signature(type(self)).parameters.items():
+            value = getattr(self, name)
+            if argument.kind is argument.VAR_POSITIONAL:
+                shown += map(repr, value)
+            elif argument.kind is argument.KEYWORD_ONLY:
+                shown += [f"{name}={value!r}"] if value != argument.default else []
+            elif value is not argument.default:
+                shown.append(repr(value))
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def walk(self) -> Iterator[Tower]:
+        """This tower and all it is made of."""
+        yield self
+        for tower in self.towers:
+            yield from tower.walk()
+
+
+def check_towers(name: str, towers: tuple[Any, ...]) -> None:
+    """The arguments of a combinator."""
+    if not towers:
+        raise TypeError(f"{name} must be made of one or more towers, got none.")
+    for tower in towers:
+        if not isinstance(tower, Tower):
+            raise TypeError(f"{name} must be made of towers, got {tower!r} of type {type(tower).__name__}.")
+
+
+def check_same_dims(name: str, towers: tuple[Tower, ...]) -> int:
+    """The common number of dimensions."""
+    dims = [tower.n_dims for tower in towers]
+    if len(set(dims)) > 1:
+        raise ValueError(f"all towers of a {name} must have the same number of dimensions, got {dims}: {towers!r}.")
+    return dims[0]
+
+
+def common_turns(turns: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """The ranges that lie in a range of every list: what all of these towers can turn.
+
+    >>> common_turns([[(0, 4), (4, 8)], [(0, 8)]])
+    [(0, 4), (4, 8)]
+    """
+    common, *others = turns
+    for other in others:
+        common = [(max(a, c), min(b, d)) for a, b in common for c, d in other if max(a, c) < min(b, d)]
+    return common

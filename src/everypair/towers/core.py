@@ -5,66 +5,77 @@ r"""Tucker decomposition (Section 5.3.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from everypair.features import Field
-from everypair.feedback import Values
+from everypair import validation as check
 from everypair.objective import Side
-from everypair.parallel import Workers
-from everypair.towers.base import Parameter
-from everypair.towers.embedding import Embedding
+from everypair.parallel import SERIAL, Workers
+from everypair.rows import Rows
+from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
-from everypair.towers.modes import ModeTower
+from everypair.towers.kron import KronField, StackedField
+from everypair.towers.lookup import Lookup
+from everypair.towers.modes import Modes
+from everypair.towers.parameter import Parameter
+from everypair.towers.site import Site
 from everypair.vectors import Vectors
+from everypair.view import View
 
 
-class Core(ModeTower):
+class Core(Modes):
     """Modes joined by a free core tensor B (k1 x k2 x ... x K).
 
     Dimension e of a mode moves all K dimensions of phi. The core itself is a linear tower: phi is linear in the features
     ``kron(u, v, ...)``, and a slice ``B[..., f]`` holds their weights in dimension f.
+
+    Parameters
+    ----------
+    *towers : Tower
+        Of any numbers of dimensions.
+    factors : int
+        Number of dimensions K of phi.
+    combinations : {"observed", "all"}
+        As for :class:`Product`.
+    name : str
+        Of the parameter B.
     """
 
-    def __init__(
-        self,
-        letter: str,
-        B: np.ndarray,
-        penalty: Values,
-        modes: Sequence[Embedding],
-        contexts: np.ndarray,
-        complete: bool,
-        step_size: float = 1.0,
-        field_solver: str = "block",
-    ) -> None:
-        super().__init__(modes, contexts, complete)
-        self._B = Parameter(B, penalty)
-        self.parameters = {letter: self._B, **self.parameters}
-        self.n_dims = B.shape[-1]
-        self.step_size, self.field_solver = step_size, field_solver
+    _B: Parameter
 
-    def combine(self, levels: Sequence[np.ndarray], workers: Workers) -> Vectors:
-        return Vectors(rows=KronField(self.tables(), levels).contract(self._B.value, workers))
+    def __init__(self, *towers: Tower, factors: int, combinations: str = "observed", name: str = "core") -> None:
+        super().__init__(*towers, combinations=combinations)
+        self.factors = self.n_dims = check.integer("factors", factors, low=1)
+        self.name = name
 
-    def _kron(self, modes: Sequence[int]) -> KronField:
-        """The features ``kron(u, v, ...)`` of the listed contexts, over some of the modes."""
-        tables = self.tables()
-        return KronField([tables[j] for j in modes], [self.levels[j].level for j in modes])
+    def _bind(self, site: Site) -> None:
+        super()._bind(site)
+        shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
+        implicit = site.implicit * self.n_combinations if self.complete else site.unobserved.sum()
+        B = site.normal(shape, int(np.prod(shape)))
+        self._B = site.parameter(self.name, B, float(site.observed.sum() + implicit))
+        self.parameters[self.name] = self._B
 
-    # a mode's dimension e moves phi(c) along the core's slice, contracted with the other modes
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(rows=self._kron(rows, self.towers, workers).contract(self._B.value, workers))
 
-    def tangent(self, mode: int, e: int, workers: Workers) -> np.ndarray:
-        others = [j for j in range(len(self.modes)) if j != mode]
-        return self._kron(others).contract(np.take(self._B.value, e, axis=mode), workers)
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        modes = [tower.lookup() for tower in self.towers]
 
-    def tangent_slopes(self, side: Side, e: int, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray, Values]:
-        return *side.slopes_along(tangent), 1.0
+        def phi(index: np.ndarray) -> np.ndarray:
+            each = np.arange(len(index))
+            return KronField([mode(index) for mode in modes], [each] * len(modes)).contract(self._B.value, SERIAL)
 
-    def tangent_move(self, side: Side, e: int, tangent: np.ndarray, delta: np.ndarray) -> None:
-        side.move_along(tangent, delta.astype(self._B.value.dtype))
+        return phi
+
+    def _kron(self, rows: Rows, towers: Sequence[Tower], workers: Workers) -> KronField:
+        """The features ``kron(u, v, ...)`` of rows, over some of the modes."""
+        return KronField(*zip(*(_table(tower, rows, workers) for tower in towers), strict=True))
+
+    def view_of(self, mode: int, view: View) -> View:
+        return TangentView(view, self, mode)
 
     # the core's own steps
 
@@ -72,28 +83,28 @@ class Core(ModeTower):
     def blocks(self) -> Sequence[Any]:
         return [*super().blocks, *([] if self._B.fixed else ["core"])]
 
-    def step(self, side: Side, block: Any) -> None:
+    def step(self, view: View, block: Any) -> None:
         if block == "core":
-            self._step_core(side)
+            self._step_core(view)
         else:
-            super().step(side, block)
+            super().step(view, block)
 
-    def _step_core(self, side: Side) -> None:
-        solver = Solver(self.step_size, self.field_solver, side.workers)
-        listed = self._kron(range(len(self.modes)))
+    def _step_core(self, view: View) -> None:
+        solver = Solver(self.settings.step_size, self.settings.field_solver, view.workers)
+        listed = self._kron(self.rows, self.towers, view.workers)
         unlisted = self._stand_ins() if self.complete else None
         field = listed if unlisted is None else StackedField(listed, unlisted)
         for f in range(self.n_dims):
-            g, h = (x.astype(np.float64) for x in side.slopes(f))
-            if unlisted is not None:
-                product = self._B.value.astype(np.float64) @ side.gram[f]
-                g = np.append(g, side.alpha0 * unlisted.multiply(product.ravel(), side.workers))
-                h = np.append(h, np.full(unlisted.shape[0], side.alpha0 * side.gram[f, f]))
+            g, h = (x.astype(np.float64) for x in view.slopes(f))
+            if unlisted is not None and isinstance(view, Side):
+                product = self._B.value.astype(np.float64) @ view.gram[f]
+                g = np.append(g, view.alpha0 * unlisted.multiply(product.ravel(), view.workers))
+                h = np.append(h, np.full(unlisted.shape[0], view.alpha0 * view.gram[f, f]))
             delta = np.zeros_like(g)
             w = self._B.value[..., f].astype(np.float64).ravel()
             step_linear(field, w, self._B.penalty, g, h, delta, solver)
             self._B.value[..., f] = w.reshape(self._B.value.shape[:-1])
-            side.move(f, delta[: listed.shape[0]].astype(self._B.value.dtype))
+            view.move(f, delta[: listed.shape[0]].astype(self._B.value.dtype))
 
     def _stand_ins(self) -> KronField:
         """A few contexts with the same Gram as all combinations of levels: the implicit part of the core's steps.
@@ -102,7 +113,7 @@ class Core(ModeTower):
         """
         roots = []
         for j in range(len(self.modes)):
-            values, Q = np.linalg.eigh(self.mode_gram(j))
+            values, Q = np.linalg.eigh(self.modes[j].level_gram())
             roots.append(np.sqrt(np.maximum(values, 0.0))[:, None] * Q.T)
         grid = np.indices([len(root) for root in roots]).reshape(len(roots), -1)
         return KronField(roots, list(grid))
@@ -115,7 +126,7 @@ class Core(ModeTower):
         right = np.tensordot(left, J, (-1, 0))
         for j in range(len(self.modes)):
             if j != mode:
-                right = _apply_to_axis(self.mode_gram(j), right, j)
+                right = _apply_to_axis(self.modes[j].level_gram(), right, j)
         axes = [axis for axis in range(left.ndim) if axis != mode]
         return np.tensordot(left, right, (axes, axes))
 
@@ -123,109 +134,73 @@ class Core(ModeTower):
         """``J_C = B' kron(J_C1, J_C2, ...) B``."""
         B = turned = self._B.value.astype(np.float64)
         for j in range(len(self.modes)):
-            turned = _apply_to_axis(self.mode_gram(j), turned, j)
+            turned = _apply_to_axis(self.modes[j].level_gram(), turned, j)
         axes = list(range(len(self.modes)))
         return np.tensordot(B, turned, (axes, axes))
 
     # the rotation of the item's dimensions: the core turns along
 
     @property
-    def rotatable(self) -> int:
-        return 0 if self._B.fixed else self.n_dims
+    def turns(self) -> list[tuple[int, int]]:
+        return [] if self._B.fixed else [(0, self.n_dims)]
 
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        self._B.value[...] = self._B.value @ Q.astype(self._B.value.dtype)
-        vectors.rotate(Q, workers)
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        self._B.value[..., at] = self._B.value[..., at] @ Q.astype(self._B.value.dtype)
 
+    @property
+    def degree(self) -> int:
+        return 1 + sum(tower.degree for tower in self.towers)
 
-class KronField(Field):
-    """The dense features ``kron(u[c1], v[c2], ...)`` of contexts, never stored."""
-
-    one_hot = False
-    makes_columns = True
-
-    def __init__(self, tables: Sequence[np.ndarray], levels: Sequence[np.ndarray]) -> None:
-        self._tables, self._levels = tables, levels
-        self.shape = (len(levels[0]), int(np.prod([table.shape[1] for table in tables])))
-
-    def contract(self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes)."""
-        tables = self._tables if tables is None else tables
-        out = np.empty((self.shape[0], *tensor.shape[len(tables) :]), tensor.dtype)
-
-        def some(start: int, stop: int) -> None:
-            first, *others = [table[level[start:stop]] for table, level in zip(tables, self._levels, strict=True)]
-            x = (first @ tensor.reshape(len(tensor), -1)).reshape(len(first), *tensor.shape[1:])
-            for v in others:
-                x = np.einsum("ce,ce...->c...", v, x)
-            out[start:stop] = x
-
-        workers.chunks(self.shape[0], some)
-        return out
-
-    def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
-        """``sum_c z_c kron(u, v, ...)``."""
-
-        def term(start: int, stop: int) -> np.ndarray:
-            parts = [table[level[start:stop]].astype(np.float64) for table, level in zip(tables, self._levels, strict=True)]
-            *before, last = [z[start:stop, None], *parts]
-            return (reduce(_row_kron, before).T @ last).ravel()
-
-        return workers.sum(self.shape[0], term).astype(z.dtype)
-
-    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self.contract(self._shaped(v), workers)
-
-    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._scatter(z, workers, self._tables)
-
-    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self.contract(self._shaped(v), workers, [np.square(table) for table in self._tables])
-
-    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._scatter(z, workers, [np.square(table) for table in self._tables])
-
-    def iterate_columns(self) -> Iterator[np.ndarray]:
-        """The columns as dense vectors, in order."""
-        parts = [table[level] for table, level in zip(self._tables, self._levels, strict=True)]
-        for entry in np.ndindex(*[table.shape[1] for table in self._tables]):
-            yield np.multiply.reduce([part[:, e] for part, e in zip(parts, entry, strict=True)]).astype(np.float64)
-
-    def _shaped(self, v: np.ndarray) -> np.ndarray:
-        return v.reshape([table.shape[1] for table in self._tables])
+    @property
+    def terms(self) -> int:
+        return int(np.prod([tower.n_dims * tower.terms for tower in self.towers]))
 
 
-class StackedField(Field):
-    """The rows of one field followed by those of another."""
+class TangentView(View):
+    """The loss as a mode sees it: its dimension e moves phi(c) along the core's slice e, contracted with the other modes."""
 
-    one_hot = False
-    makes_columns = True
+    def __init__(self, view: View, core: Core, mode: int) -> None:
+        self._view, self._core, self._mode = view, core, mode
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+        others = [tower for j, tower in enumerate(core.towers) if j != mode]
+        self._others = core._kron(core.rows, others, view.workers) if others else None
+        self._tangent: tuple[int, np.ndarray] = (-1, np.empty(0))
 
-    def __init__(self, top: KronField, bottom: KronField) -> None:
-        self._parts = (top, bottom)
-        self.shape = (top.shape[0] + bottom.shape[0], top.shape[1])
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(self._of_dimension(f))
 
-    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.concatenate([part.multiply(v, workers) for part in self._parts])
+    def move(self, f: int, delta: np.ndarray) -> None:
+        self._view.move_along(self._of_dimension(f), delta)
 
-    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return np.concatenate([part.multiply_squared(v, workers) for part in self._parts])
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(self._joint(tangent, at))
 
-    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        top, bottom, n = *self._parts, self._parts[0].shape[0]
-        return top.multiply_transposed(z[:n], workers) + bottom.multiply_transposed(z[n:], workers)
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(self._joint(tangent, at), delta)
 
-    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        top, bottom, n = *self._parts, self._parts[0].shape[0]
-        return top.multiply_squared_transposed(z[:n], workers) + bottom.multiply_squared_transposed(z[n:], workers)
+    def _of_dimension(self, e: int) -> np.ndarray:
+        if self._tangent[0] != e:
+            B = np.take(self._core._B.value, e, axis=self._mode)
+            if self._others is None:
+                tangent = np.broadcast_to(B, (self.n_rows, len(B))).copy()
+            else:
+                tangent = self._others.contract(B, self.workers)
+            self._tangent = e, tangent
+        return self._tangent[1]
 
-    def iterate_columns(self) -> Iterator[np.ndarray]:
-        for columns in zip(*(part.iterate_columns() for part in self._parts), strict=True):
-            yield np.concatenate(columns)
+    def _joint(self, tangent: np.ndarray, at: int) -> np.ndarray:
+        """How phi moves if the mode's dimensions from ``at`` on move along ``tangent``."""
+        width = tangent.shape[1]
+        return np.add.reduce([self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(width)])
 
 
-def _row_kron(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
+def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors of a mode, each once, and which of them each row has."""
+    if isinstance(tower, Lookup):
+        levels = rows.levels(tower.column)
+        if levels.columns is tower.levels.columns:
+            return tower.table(), levels.codes
+    return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 
 def _apply_to_axis(matrix: np.ndarray, tensor: np.ndarray, axis: int) -> np.ndarray:

@@ -2,32 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Values
-from everypair.objective import Side
-from everypair.parallel import SERIAL, Workers
-from everypair.towers.base import Parameter, Tower
+from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers.base import Tower
+from everypair.towers.lookup import Lookup
+from everypair.towers.parameter import Parameter
+from everypair.towers.site import Site
 from everypair.vectors import Vectors
+from everypair.view import View
 
 
 class Embedding(Tower):
-    """A row of parameters for every row of the side; rows are independent problems."""
+    """A row of parameters for every context (item), or for every level of a column.
 
-    def __init__(self, letter: str, W: np.ndarray, penalty: Values, step_size: float = 1.0, block_size: int = 1) -> None:
-        self._W = Parameter(W, penalty if np.ndim(penalty) == 0 else penalty[:, None])  # type: ignore[index]
-        self.parameters = {letter: self._W}
-        self.n_dims = W.shape[1]
-        self.step_size, self.block_size = step_size, block_size
+    Parameters
+    ----------
+    factors : int
+        Number of dimensions.
+    column : str, optional
+        The column whose levels have vectors: ``Embedding(k, "user")`` is ``Lookup("user", Embedding(k))``. By default, each
+        context (item) has its own.
+    name : str, optional
+        Of the parameter; by default the column, or "context" or "item".
+    """
 
-    def vectors(self, workers: Workers = SERIAL) -> Vectors:
-        return Vectors(rows=self._W.value)
+    vectors_are_parameters = True
+    _W: Parameter
 
-    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return self._W.value[check.indices(name, np.atleast_1d(check.array(name, rows)), len(self._W.value))]
+    def __init__(self, factors: int, column: str | None = None, *, name: str | None = None) -> None:
+        self.factors = self.n_dims = check.integer("factors", factors, low=1)
+        self.column, self.name = column, name
+
+    def bind(self, site: Site) -> Tower:
+        if self.column is None:
+            return super().bind(site)
+        return Lookup(self.column, Embedding(self.factors, name=self.name)).bind(site)
+
+    def _bind(self, site: Site) -> None:
+        name, weight = self.name or site.rows.name, site.weight
+        W = site.normal((len(weight), self.n_dims), self.n_dims)
+        self._W = site.parameter(name, W, weight[:, None], site.rows.name)
+        self.parameters[name] = self._W
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(rows=self._W.value[rows.checked_index()])
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        index = rows.checked_index()
+        return lambda f: self._W.value[:, f][index]
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda index: self._W.value[index]
 
     @property
     def blocks(self) -> range:
@@ -38,31 +69,32 @@ class Embedding(Tower):
         penalty = self._W.penalty
         return float(penalty) if np.ndim(penalty) == 0 else np.ravel(penalty)
 
-    def step(self, side: Side, block: int) -> None:
+    def step(self, view: View, block: int) -> None:
         """``w_cf -= eta (g + lambda w) / (h + lambda)`` for one dimension of all rows."""
         w = self._W.value[:, block]
-        g, h = side.slopes(block)
+        g, h = view.slopes(block)
         denominator = h + self._penalty
         free = denominator > 0.0
-        target = np.where(free, w - self.step_size * (g + self._penalty * w) / np.where(free, denominator, 1.0), 0.0)
+        newton = (g + self._penalty * w) / np.where(free, denominator, 1.0)
+        target = np.where(free, w - self.settings.step_size * newton, 0.0)
         delta = target.astype(w.dtype) - w
-        side.move(block, delta)
+        view.move(block, delta)
         w += delta
 
-    def sweep(self, side: Side) -> None:
-        """All dimensions of a row before the next row: the same steps as by dimension, in an order that suits the cache."""
-        if not self._W.fixed:
-            side.sweep_rows(self._W.value, self._penalty, self.step_size, self.block_size)
+    def sweep(self, view: View) -> None:
+        """All dimensions of a row before the next row where the view can: the same steps, in an order that suits the cache."""
+        if self._W.fixed or view.sweep_rows(self._W.value, self._penalty, self.settings.step_size, self.settings.block_size):
+            return
+        super().sweep(view)
 
     @property
-    def rotatable(self) -> int:
-        return 0 if self._W.fixed else self.n_dims
+    def turns(self) -> list[tuple[int, int]]:
+        return [] if self._W.fixed else [(0, self.n_dims)]
 
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         W, Q = self._W.value, Q.astype(self._W.value.dtype)
 
         def some(start: int, stop: int) -> None:
-            W[start:stop] = W[start:stop] @ Q
+            W[start:stop, at] = W[start:stop, at] @ Q
 
         workers.chunks(len(W), some)
-        vectors.changed("rows")

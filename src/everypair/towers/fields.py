@@ -7,8 +7,8 @@ field instead, which lowers the same objective and runs in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,8 @@ def step_linear(
         solver.workers.run(columns.step_linear, bounds, *matrix, penalty, solver.step_size, w, g, h, delta)
         return
     if solver.field_solver == "cd" and field.makes_columns:
-        _step_dense_columns(field, w, penalty, g, h, delta, solver)
+        for matrix, l2, weight in _dense_columns(field, w, penalty):
+            solver.workers.run(columns.step_linear, [0, 1], *matrix, l2, solver.step_size, weight, g, h, delta)
         return
     workers = solver.workers
     diagonal = np.ones_like(w)
@@ -79,14 +80,11 @@ def step_linear(
     delta += u
 
 
-def _step_dense_columns(
-    field: Field, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver
-) -> None:
-    """One feature at a time, for a field that makes its columns as they are needed."""
-    indptr, rows = np.array([0, len(g)]), np.arange(len(g))
+def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tuple[Any, Values, np.ndarray]]:
+    """For a field that makes its columns as they are needed: each as a matrix of one column, its L2 weight, and its weight."""
+    indptr, rows = np.array([0, field.shape[0]]), np.arange(field.shape[0])
     for j, x in enumerate(field.iterate_columns()):
-        l2 = penalty if np.ndim(penalty) == 0 else penalty[j]  # type: ignore[index]
-        columns.step_linear(0, 1, indptr, rows, x, l2, solver.step_size, w[j : j + 1], g, h, delta)
+        yield (indptr, rows, x), penalty if np.ndim(penalty) == 0 else penalty[j], w[j : j + 1]  # type: ignore[index]
 
 
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
@@ -104,6 +102,10 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     if bounds is not None:
         matrix = field.columns.arrays  # type: ignore[attr-defined]
         solver.workers.run(columns.step_machine, bounds, *matrix, penalty, solver.step_size, tiny(w.dtype), w, state)
+        return
+    if solver.field_solver == "cd" and field.makes_columns:
+        for matrix, l2, weight in _dense_columns(field, w, penalty):
+            solver.workers.run(columns.step_machine, [0, 1], *matrix, l2, solver.step_size, tiny(w.dtype), weight, state)
         return
     workers = solver.workers
     _drop_unsupported_factors(field, w, penalty, state, workers)

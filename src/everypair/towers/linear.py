@@ -4,47 +4,68 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
-from everypair.features import Features, Field, like
+from everypair import validation as check
+from everypair.features import Features, Field, feature_weights, require_squares
 from everypair.feedback import Values
-from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
-from everypair.towers.base import Parameter, Tower
+from everypair.rows import Rows
+from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
+from everypair.towers.parameter import Parameter
+from everypair.towers.site import Site
 from everypair.vectors import Vectors, turn
+from everypair.view import View
 
 
 class FeatureTower(Tower):
     """A tower whose rows are described by features, with a matrix W of factors by dimension (k x p)."""
 
+    columns: tuple[str, ...]
     features: Features
     _W: Parameter
 
+    def read(self, site: Site) -> tuple[str, dict[str, np.ndarray]]:
+        """Take the features of the site's rows; returns a name for them, and what each feature weighs in the loss, by field."""
+        self.columns = self.columns or tuple(site.rows.columns)
+        self.features = site.rows.features(self.columns)
+        if site.regularization.by_weight or self.needs_squares:
+            require_squares(self.features)
+        return "+".join(self.features.widths), feature_weights(self.features, site.weight, site.regularization.by_weight)
+
+    needs_squares = False
+
     @abstractmethod
-    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
+    def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
         """phi by dimension (K x n) of rows with these features."""
 
-    def vectors(self, workers: Workers = SERIAL) -> Vectors:
-        return Vectors(dims=self.evaluate(self.features, workers))
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(dims=self.evaluate_features(self._features_of(rows), workers))
 
-    def vectors_of(self, name: str, rows: Any) -> np.ndarray:
-        return Vectors(dims=self.evaluate(like(name, rows, self.features), SERIAL)).rows
+    def _features_of(self, rows: Rows) -> Features:
+        if rows is self.rows:
+            return self.features
+        features = rows.features(self.columns)
+        if features.widths != self.features.widths:
+            raise ValueError(f"rows must have the fields trained on, {self.features.widths}, got {features.widths}.")
+        return features
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not self.features.has_rows:
+        if not self.rows.has_rows:
             return super().lookup()
-        return lambda index: self.vectors_of("rows", self.features.take(index))
+        return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows
 
     @property
-    def rotatable(self) -> int:
-        return 0 if self._W.fixed else len(self._W.value)
+    def turns(self) -> list[tuple[int, int]]:
+        return [] if self._W.fixed else [(0, len(self._W.value))]
 
-    def rotate(self, Q: np.ndarray, vectors: Vectors, workers: Workers) -> None:
-        turn(self._W.value, Q, workers)
-        vectors.rotate(Q, workers)
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        turn(self._W.value[at], Q, workers)
+
+    def _solver(self, workers: Workers) -> Solver:
+        return Solver(self.settings.step_size, self.settings.field_solver, workers)
 
 
 class Linear(FeatureTower):
@@ -52,33 +73,46 @@ class Linear(FeatureTower):
 
     Per dimension f the derivatives ``g_c, h_c`` with respect to ``phi_f(c)`` are computed once; the features are then swept on
     those two vectors alone: O(k |S| + k^2 |C| + k Nz(X)) in all, where the paper counts O(k^2 Nz(X)).
+
+    Parameters
+    ----------
+    factors : int
+        Number of dimensions.
+    *columns : str
+        The fields of features; by default all columns, or the row itself where there is none. A column of levels counts as one
+        feature per level.
+    name : str, optional
+        Of the parameter; by default the columns, joined by "+".
     """
 
-    def __init__(
-        self,
-        letter: str,
-        features: Features,
-        W: np.ndarray,
-        penalty: Values,
-        step_size: float = 1.0,
-        field_solver: str = "block",
-    ) -> None:
-        self.features = features
-        self._W = Parameter(W.T.copy(order="C"), penalty, transposed=True)
-        self.parameters = {letter: self._W}
-        self.n_dims = W.shape[1]
-        self.step_size, self.field_solver = step_size, field_solver
+    def __init__(self, factors: int, *columns: str, name: str | None = None) -> None:
+        self.factors = self.n_dims = check.integer("factors", factors, low=1)
+        self.columns, self.name = columns, name
 
-    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
+    def _bind(self, site: Site) -> None:
+        name, weights = self.read(site)
+        name = self.name or name
+        W = site.normal((self.features.n_features, self.n_dims), self.n_dims).T.copy(order="C")
+        self._W = site.new(name, W, site.regularization.of_features(name, weights), transposed=True)
+        self.parameters[name] = self._W
+
+    def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
         return project(features, self._W.value, workers)
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        features = self._features_of(rows)
+        return lambda f: project(features, self._W.value[f : f + 1], workers)[0]
 
     @property
     def blocks(self) -> range:
         return range(0 if self._W.fixed else self.n_dims)
 
-    def step(self, side: Side, block: int) -> None:
-        solver = Solver(self.step_size, self.field_solver, side.workers)
-        step_dimension(side, block, self.features, self._W.value[block], self._W.penalty, solver)
+    def step(self, view: View, block: int) -> None:
+        """All fields in turn on the slopes of one dimension, then the move of ``phi_f``."""
+        g, h = view.slopes(block)
+        delta = np.zeros_like(g)
+        step_fields(self.features, self._W.value[block], self._W.penalty, g, h, delta, self._solver(view.workers))
+        view.move(block, delta)
 
 
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:
@@ -96,14 +130,6 @@ def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
     for field in features.fields.values():
         yield field, slice(start, start + field.shape[1])
         start += field.shape[1]
-
-
-def step_dimension(side: Side, f: int, features: Features, w: np.ndarray, penalty: Values, solver: Solver) -> None:
-    """One dimension of a linear tower: all fields in turn, then the move of ``phi_f``."""
-    g, h = side.slopes(f)
-    delta = np.zeros_like(g)
-    step_fields(features, w, penalty, g, h, delta, solver)
-    side.move(f, delta)
 
 
 def step_fields(

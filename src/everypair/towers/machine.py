@@ -13,47 +13,55 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from everypair import validation as check
 from everypair.features import Features, OnesField
-from everypair.feedback import Values
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
-from everypair.objective import Side
 from everypair.parallel import Workers
-from everypair.towers.base import Parameter
 from everypair.towers.fields import Solver, step_linear, step_machine
 from everypair.towers.linear import FeatureTower, columns_of, penalty_part, project, step_fields
+from everypair.towers.site import Site
+from everypair.view import View
 
 
 class Machine(FeatureTower):
-    """One side of a factorization machine: factors W, linear weights w, and on one of the sides the global bias b.
+    """One side of a factorization machine: factors W, linear weights w, and on the context side the global bias b.
 
-    ``bias_dim`` is the dimension of the side's own bias and pairwise terms, ``one_dim`` the constant that meets the other
-    side's.
+    It has ``factors + 2`` dimensions: the factors, then on the context side its bias and pairwise terms and a constant 1; on the
+    item side the 1 comes first, so that each side's terms meet the other's 1.
+
+    Parameters
+    ----------
+    factors : int
+    *columns : str
+        The fields of features; by default all columns, or the row itself where there is none.
+    names : tuple of str, optional
+        Of bias (context side only), linear weights and factors.
     """
 
-    def __init__(
-        self,
-        letters: tuple[str, ...],
-        features: Features,
-        W: np.ndarray,
-        penalties: dict[str, Values],
-        bias_dim: int,
-        one_dim: int,
-        step_size: float = 1.0,
-        field_solver: str = "block",
-    ) -> None:
-        self.features = features
-        *bias, linear, factors = letters
-        self._W = Parameter(W.T.copy(order="C"), penalties[factors], transposed=True)
-        self._w = Parameter(np.zeros(len(W), W.dtype), penalties[linear])
-        self._b = Parameter(np.zeros(1, W.dtype), penalties[bias[0]]) if bias else None
+    needs_squares = True
+
+    def __init__(self, factors: int, *columns: str, names: tuple[str, ...] | None = None) -> None:
+        self.factors = check.integer("factors", factors, low=1)
+        self.n_dims = self.factors + 2
+        self.columns, self.names = columns, names
+
+    def _bind(self, site: Site) -> None:
+        k, bias = self.factors, site.side == "context"
+        name, weights = self.read(site)
+        names = self.names or ((f"{name} bias",) if bias else ()) + (f"{name} linear", name)
+        if len(names) != 2 + bias:
+            raise ValueError(f"names must be those of {'bias, ' if bias else ''}linear weights and factors, got {names!r}.")
+        *global_bias, linear, factors = names
+        self._q, self._one = (k, k + 1) if bias else (k + 1, k)
+        W = site.normal((self.features.n_features, k), k).T.copy(order="C")
+        self._b = site.parameter(global_bias[0], site.zeros(1), site.weight.sum()) if bias else None
+        self._w = site.new(linear, site.zeros(W.shape[1]), site.regularization.of_features(linear, weights))
+        self._W = site.new(factors, W, site.regularization.of_features(factors, weights), transposed=True)
         self.parameters = {linear: self._w, factors: self._W}
         if self._b is not None:
-            self.parameters = {bias[0]: self._b, **self.parameters}
-        self.n_dims = W.shape[1] + 2
-        self._q, self._one = bias_dim, one_dim
-        self.step_size, self.field_solver = step_size, field_solver
+            self.parameters = {global_bias[0]: self._b, **self.parameters}
 
-    def evaluate(self, features: Features, workers: Workers) -> np.ndarray:
+    def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
         k = self.n_dims - 2
         out = np.empty((self.n_dims, features.n_rows), self._W.value.dtype)
         out[:k] = project(features, self._W.value, workers)
@@ -72,27 +80,27 @@ class Machine(FeatureTower):
         linear = ["linear"] if not self._w.fixed or (self._b is not None and not self._b.fixed) else []
         return [*linear, *range(0 if self._W.fixed else self.n_dims - 2)]
 
-    def step(self, side: Side, block: int | str) -> None:
-        solver = Solver(self.step_size, self.field_solver, side.workers)
+    def step(self, view: View, block: int | str) -> None:
         if block == "linear":
-            self._step_linear(side, solver)
+            self._step_linear(view, self._solver(view.workers))
         else:
-            self._step_factors(side, int(block), solver)
+            self._step_factors(view, int(block), self._solver(view.workers))
 
-    def _step_linear(self, side: Side, solver: Solver) -> None:
+    def _step_linear(self, view: View, solver: Solver) -> None:
         """b and w: linear in the bias dimension, b as the weight of a feature that every row has."""
-        g, h = side.slopes(self._q)
+        g, h = view.slopes(self._q)
         delta = np.zeros_like(g)
         if self._b is not None and not self._b.fixed:
             step_linear(OnesField(len(g)), self._b.value, self._b.penalty, g, h, delta, solver)
         if not self._w.fixed:
             step_fields(self.features, self._w.value, self._w.penalty, g, h, delta, solver)
-        side.move(self._q, delta)
+        view.move(self._q, delta)
 
-    def _step_factors(self, side: Side, f: int, solver: Solver) -> None:
+    def _step_factors(self, view: View, f: int, solver: Solver) -> None:
         """Dimension f of the factors: each also moves the bias dimension through its pairwise terms."""
-        side.track(self._q)
-        state = side.slopes_pair(f, self._q)
+        view.track(self._q)
+        phi = project(self.features, self._W.value[f : f + 1], view.workers)[0] if view.own is None else view.own.dims[f]
+        state = view.slopes_pair(f, self._q, phi)
         for field, at in columns_of(self.features):
             step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)
-        side.move_pair(f, self._q, state[:, MOVE_F].copy(), state[:, MOVE_Q].copy())
+        view.move_pair(f, self._q, state[:, MOVE_F].copy(), state[:, MOVE_Q].copy())

@@ -2,50 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
-from everypair.feedback import Values
-from everypair.objective import Side
+from everypair.kernels.columns import scale_slopes
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
-from everypair.towers.modes import ModeTower
+from everypair.rows import Rows
+from everypair.towers.base import Tower, check_same_dims
+from everypair.towers.modes import Modes
 from everypair.vectors import Vectors
+from everypair.view import View
 
 
-class Product(ModeTower):
-    """The elementwise product of the modes' vectors: a level of one mode sees ``v * psi`` as its item vectors.
+class Product(Modes):
+    """The elementwise product of towers: a mode sees the others' product, times psi, as its item vectors.
 
     Turning the dimensions would mix the factors of the product, so this tower declines the rotation.
+
+    Parameters
+    ----------
+    *towers : Tower
+        All with the same number of dimensions: embeddings of columns for PARAFAC, or anything else.
+    combinations : {"observed", "all"}
+        The contexts are those listed, or all combinations of levels, though none is enumerated. For the latter, each tower is an
+        :class:`Embedding` of a column, or a :class:`Lookup`.
     """
 
-    @property
-    def n_dims(self) -> int:  # type: ignore[override]
-        return self.modes[0].n_dims
+    def __init__(self, *towers: Tower, combinations: str = "observed") -> None:
+        super().__init__(*towers, combinations=combinations)
+        self.n_dims = check_same_dims("Product", towers)
 
-    def combine(self, levels: Sequence[np.ndarray], workers: Workers) -> Vectors:
-        out = np.ones((self.n_dims, len(levels[0])), self.tables()[0].dtype)
-        for table, level in zip(self.tables(), levels, strict=True):
-            for f in range(self.n_dims):
-                out[f] *= table[:, f][level]
-        return Vectors(dims=out)
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        phi = self.dimensions(rows, workers)
+        return Vectors(dims=np.stack([phi(f) for f in range(self.n_dims)]))
 
-    def tangent(self, mode: int, e: int, workers: Workers) -> np.ndarray:
-        """``prod over the other modes of their u_e`` for each context: the derivative of ``phi_e``."""
-        factors = [table[:, e][self.levels[j].level] for j, table in enumerate(self.tables()) if j != mode]
-        return np.multiply.reduce(factors)
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        return _product([tower.dimensions(rows, workers) for tower in self.towers])
 
-    def tangent_slopes(self, side: Side, e: int, tangent: np.ndarray) -> tuple[np.ndarray, np.ndarray, Values]:
-        return *side.slopes(e), tangent
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        modes = [tower.lookup() for tower in self.towers]
+        return lambda index: np.multiply.reduce([phi(index) for phi in modes])
 
-    def tangent_move(self, side: Side, e: int, tangent: np.ndarray, delta: np.ndarray) -> None:
-        side.move(e, delta * tangent)
+    def view_of(self, mode: int, view: View) -> View:
+        others = [tower.dimensions(self.rows, view.workers) for j, tower in enumerate(self.towers) if j != mode]
+        return ScaledView(view, _product(others)) if others else view
 
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
         """``J_I * J_C2 * ...`` elementwise, over the other modes."""
-        grams = [self.mode_gram(j) for j in range(len(self.modes)) if j != mode]
+        grams = [tower.level_gram() for j, tower in enumerate(self.modes) if j != mode]
         return np.multiply.reduce([J, *grams])
 
     def complete_gram(self) -> np.ndarray:
         """``J_C = J_C1 * J_C2 * ...`` elementwise."""
-        return np.multiply.reduce([self.mode_gram(j) for j in range(len(self.modes))])
+        return np.multiply.reduce([mode.level_gram() for mode in self.modes])
+
+    @property
+    def degree(self) -> int:
+        return sum(tower.degree for tower in self.towers)
+
+    @property
+    def terms(self) -> int:
+        return int(np.prod([tower.terms for tower in self.towers]))
+
+
+class ScaledView(View):
+    """The loss as a factor of a product sees it: ``phi_f`` moves ``factor(f)`` times as far as the factor's own."""
+
+    def __init__(self, view: View, factor: Callable[[int], np.ndarray]) -> None:
+        self._view, self._factor = view, lru_cache(2)(factor)  # asked for again by the move
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        g, h = self._view.slopes(f)
+        scaled = np.empty_like(g), np.empty_like(h)
+        self.workers.run(scale_slopes, self.workers.even(self.n_rows), self._factor(f), g, h, *scaled)
+        return scaled
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        self._view.move(f, delta * self._factor(f))
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(self._scaled(tangent, at), at)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(self._scaled(tangent, at), delta, at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        state = self._view.slopes_pair(f, q, phi)
+        x, y = self._factor(f), self._factor(q)
+        for column, scale in {G_F: x, G_Q: y, H_FF: x * x, H_FQ: x * y, H_QQ: y * y}.items():
+            state[:, column] *= scale
+        state[:, PHI] = phi
+        return state
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        self._view.move_pair(f, q, delta_f * self._factor(f), delta_q * self._factor(q))
+
+    def track(self, f: int) -> None:
+        self._view.track(f)
+
+    def _scaled(self, tangent: np.ndarray, at: int) -> np.ndarray:
+        factors = [self._factor(at + f) for f in range(tangent.shape[1])]
+        return tangent * np.stack(factors, axis=1)
+
+
+def _product(factors: list[Callable[[int], np.ndarray]]) -> Callable[[int], np.ndarray]:
+    return lambda f: np.multiply.reduce([phi(f) for phi in factors])

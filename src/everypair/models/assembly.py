@@ -1,0 +1,94 @@
+"""From two descriptions of towers and the data of a fit to two towers with parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair import validation as check
+from everypair.feedback import Feedback
+from everypair.regularization import Regularization
+from everypair.rows import as_rows
+from everypair.towers import Settings, Site, Tower
+from everypair.towers.modes import Modes
+from everypair.towers.site import Start
+
+
+class Plan(NamedTuple):
+    """The checked arguments of a fit, and the random numbers it starts from."""
+
+    alpha0: float
+    regularization: Regularization
+    start: Start
+    settings: Settings
+
+
+def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: Any, plan: Plan) -> dict[str, Tower]:
+    """Bind both towers to the contexts and items of the feedback."""
+    _check_pair(context, item)
+    plan.start.degree = context.degree + item.degree
+    plan.start.terms = context.n_dims * context.terms * item.terms
+    names: set[str] = set()
+    m, n = feedback.weights()
+
+    def site(side: str, columns: Any, observed: np.ndarray, weight: np.ndarray, of_others: float) -> Site:
+        implicit = plan.alpha0 * of_others
+        rows = as_rows(side, columns, len(observed))
+        return Site(
+            side, rows, observed, plan.alpha0 * weight * of_others, plan.start, plan.settings, plan.regularization, names,
+            weighted=side == "context" and feedback.context_weight is not None, implicit=implicit,
+        )  # fmt: skip
+
+    contexts_tower = context.bind(site("context", contexts, feedback.context_count, m, n.sum()))
+    n_contexts = contexts_tower.n_combinations if isinstance(contexts_tower, Modes) and contexts_tower.complete else m.sum()
+    items_tower = item.bind(site("item", items, feedback.item_count, n, n_contexts))
+    plan.regularization.finish()
+    return {"context": contexts_tower, "item": items_tower}
+
+
+def _check_pair(context: Any, item: Any) -> None:
+    """Two towers of as many dimensions, with parameters of their own."""
+    for name, tower in (("context", context), ("item", item)):
+        if not isinstance(tower, Tower):
+            raise TypeError(f"{name} must be a tower (see everypair.towers), got {tower!r} of type {type(tower).__name__}.")
+    if context.n_dims != item.n_dims:
+        raise ValueError(
+            f"context and item must have the same number of dimensions, got {context.n_dims} and {item.n_dims}: {context!r} and "
+            f"{item!r}."
+        )
+    seen: dict[int, str] = {}
+    for name, side in (("context", context), ("item", item)):
+        for tower in side.walk():
+            if id(tower) in seen:
+                where = f"twice in {name}" if seen[id(tower)] == name else "in context and in item"
+                raise ValueError(
+                    f"{tower!r} is used {where}: the parts of a k-separable model have parameters of their own, and the loss would "
+                    f"not be quadratic in shared ones. Make two towers."
+                )
+            seen[id(tower)] = name
+
+
+def hold(argument: str, values: Mapping[str, Any] | None, towers: Mapping[str, Tower], fixed: bool) -> None:
+    """Set parameters by letter; hold them if ``fixed``."""
+    if values is None:
+        return
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{argument} must be a mapping of parameter letters to arrays, got {type(values).__name__}.")
+    parameters = {**towers["context"].parameters, **towers["item"].parameters}
+    for letter, value in values.items():
+        if letter not in parameters:
+            raise ValueError(f"{argument} names {letter!r}; the parameters of this model are {', '.join(parameters)}.")
+        parameter = parameters[letter]
+        array = check.array(f"{argument}[{letter!r}]", value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"{argument}[{letter!r}] must hold numbers, got dtype {array.dtype}.")
+        if array.ndim == 0 and parameter.shape == (1,):
+            array = array.reshape(1)
+        if array.shape != parameter.shape:
+            raise ValueError(f"{argument}[{letter!r}] must have shape {parameter.shape}, got {array.shape}.")
+        check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(array), array, "be finite")
+        parameter.load(array)
+        check.refuse(f"{argument}[{letter!r}]", ~np.isfinite(parameter.value), array, f"fit into {parameter.value.dtype}")
+        parameter.fixed = fixed

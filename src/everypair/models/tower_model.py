@@ -1,0 +1,235 @@
+"""Models that are an inner product of two towers, and the fit they share."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from everypair import validation as check
+from everypair.feedback import Feedback, as_feedback
+from everypair.models.assembly import Plan, assemble, hold
+from everypair.models.base import Model
+from everypair.objective import Objective
+from everypair.parallel import Workers, one_blas_thread, thread_count
+from everypair.regularization import Regularization
+from everypair.solver import ICD, DivergedError, Epoch
+from everypair.towers import Settings, Tower
+from everypair.towers.site import Start
+
+S = TypeVar("S", bound="TowerModel")
+
+ORDERS = ("side", "dimension")
+FIELD_SOLVERS = ("block", "cd")
+PARAMETERS = "Parameters\n----------\n"
+FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class TowerModel(Model):
+    r"""A k-separable model, ``s(c, i) = <phi(c), psi(i)>``, trained on every pair by implicit coordinate descent.
+
+    Parameters
+    ----------
+    unobserved_weight : float
+        :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone.
+    regularization : float or dict
+        :math:`\lambda`. A dict gives one per name of a parameter, per field, or per "name.field", and a "default".
+    regularization_exponent : float
+        A row's L2 weight is :math:`\lambda` times its weight in the loss to this power: 0 is plain L2, 1 frequency scaling.
+    epochs : int
+        Sweeps over all parameters of both sides.
+    tol : float
+        Stop when an epoch lowers the objective by less than this part of it; 0: never.
+    step_size : float
+        :math:`\eta \in (0, 1]`, the part of each Newton step that is taken.
+    block_size : int
+        Dimensions of a row solved together, where a side is plain rows of parameters (an Embedding of its contexts or items) and
+        ``order="side"``; elsewhere it has no effect. 1 is the paper.
+    rotate : bool
+        Turn both sides' dimensions before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs.
+        Has no effect where the towers do not allow it (products, held factors, ``order="dimension"``).
+    order : {"side", "dimension"}
+        All parameters of one side, then all of the other, or both sides dimension by dimension (Algorithms 2 and 3).
+    field_solver : {"block", "cd"}
+        For fields in which features overlap: solve the field as a block, or one feature at a time. Fields that are operators
+        have no features to visit, and are always blocks.
+    init_std : float, optional
+        Standard deviation of the start values; by default 0.1 / sqrt(k), and where three or more parameters are multiplied (the
+        origin is a local minimum there) such that scores start at the size of one.
+    dtype : {"float32", "float64"}
+    random_state : int or None
+        Seed; the same seed gives the same bits on any number of threads. None: different each time.
+    n_threads : int or None
+        None: one per core.
+
+    Attributes
+    ----------
+    phi_, psi_ : arrays (n_contexts, K), (n_items, K)
+        Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access.
+    parameters_ : dict
+        Copies of the parameters by the paper's letters.
+    history_ : list of Epoch
+        After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
+    stop_reason_ : str
+        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed.
+    """
+
+    unobserved_weight: float = 0.01
+    regularization: Any = 0.01
+    regularization_exponent: float = 0.0
+    epochs: int = 16
+    tol: float = 0.0
+    step_size: float = 1.0
+    block_size: int = 1
+    rotate: bool = True
+    order: str = "side"
+    field_solver: str = "block"
+    init_std: float | None = None
+    dtype: str = "float32"
+    random_state: int | None = 0
+    n_threads: int | None = None
+
+    @abstractmethod
+    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        """The towers of contexts and items, which are described by these columns."""
+
+    def _fit(
+        self,
+        feedback: Any,
+        contexts: Any,
+        items: Any,
+        start: Mapping[str, Any] | None,
+        fixed: Mapping[str, Any] | None,
+        callback: Callable[[Self, Epoch], Any] | None,
+    ) -> Self:
+        """Check everything, build the towers, run the solver. A refused call changes nothing."""
+        feedback = as_feedback(feedback)
+        epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
+        n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
+        before = dict(vars(self))
+        history: list[Epoch] = []
+        try:
+            with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+                solver = self._solver(feedback, contexts, items, workers, start, fixed)
+                self._towers = solver.towers
+                self._fitted_shape = feedback.shape
+                self.history_ = history
+                self.stop_reason_ = "running"
+
+                def after_epoch(epoch: Epoch) -> bool:
+                    history.append(epoch)
+                    return callback is not None and bool(callback(self, epoch))
+
+                self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
+        except BaseException as error:
+            diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
+            if diverged or not history:
+                vars(self).clear()
+                vars(self).update(before)
+            else:  # a callback failed: the epochs before it are kept
+                self.stop_reason_ = "error"
+            if isinstance(error, np.linalg.LinAlgError):
+                raise DivergedError(np.nan, np.dtype(self.dtype)) from error
+            raise
+        return self
+
+    def _solver(
+        self,
+        feedback: Feedback,
+        contexts: Any,
+        items: Any,
+        workers: Workers,
+        start: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> ICD:
+        """Both towers with their start values, the objective, and the solver that alternates between them."""
+        plan = self._plan()
+        towers = assemble(*self._sides(contexts, items), feedback, contexts, items, plan)
+        self._check_order(towers)
+        hold("start", start, towers, fixed=False)
+        hold("fixed", fixed, towers, fixed=True)
+        objective = Objective(feedback, plan.alpha0, plan.start.dtype, workers, listed=not towers["context"].complete)
+        return ICD(objective, towers["context"], towers["item"], bool(self.rotate), self.order)
+
+    def _plan(self) -> Plan:
+        """The constructor's arguments, checked."""
+        if self.dtype not in ("float32", "float64", np.float32, np.float64):
+            raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
+        if not isinstance(self.rotate, bool | np.bool_):
+            raise TypeError(f"rotate must be True or False, got {self.rotate!r}.")
+        check.choice("order", self.order, ORDERS)
+        if self.random_state is not None:
+            check.integer("random_state", self.random_state, low=0)
+        exponent = check.number("regularization_exponent", self.regularization_exponent, low=0.0)
+        std = None if self.init_std is None else check.number("init_std", self.init_std, low=0.0, open_low=True)
+        return Plan(
+            alpha0=check.number("unobserved_weight", self.unobserved_weight, low=0.0),
+            regularization=Regularization(self.regularization, exponent),
+            start=Start(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
+            settings=Settings(
+                step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
+                block_size=check.integer("block_size", self.block_size, low=1),
+                field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
+            ),
+        )
+
+    def _check_order(self, towers: Mapping[str, Tower]) -> None:
+        """Both sides dimension by dimension takes towers that step that way."""
+        blocks = [block for tower in towers.values() for block in tower.blocks]
+        if self.order == "dimension" and not all(isinstance(block, int) or block == "linear" for block in blocks):
+            raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
+
+    @property
+    def phi_(self) -> np.ndarray:
+        return self._side("context").vectors().rows.copy()
+
+    @property
+    def psi_(self) -> np.ndarray:
+        return self._side("item").vectors().rows.copy()
+
+    @property
+    def parameters_(self) -> dict[str, np.ndarray]:
+        towers = self._side("context"), self._side("item")
+        return {letter: p.show() for tower in towers for letter, p in tower.parameters.items()}
+
+    def context_vectors(self, contexts: Any) -> np.ndarray:
+        """``phi`` of contexts given as to ``fit`` (row numbers where there are no features), also ones never seen."""
+        return self._side("context").vectors_of("contexts", contexts)
+
+    def item_vectors(self, items: Any) -> np.ndarray:
+        """``psi`` of items given as to ``fit`` (row numbers where there are no features), also ones never seen."""
+        return self._side("item").vectors_of("items", items)
+
+    def _side(self, side: str) -> Tower:
+        if "_towers" not in self.__dict__:
+            raise self._not_fitted()
+        return self._towers[side]
+
+    def _shape(self) -> tuple[int, int]:
+        self._side("context")
+        return self._fitted_shape
+
+    def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
+        phi, psi = self._side("context").lookup()(context), self._side("item").lookup()(item)
+        return np.einsum("nf,nf->n", phi, psi)
+
+    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
+        phi, psi = self._side("context").lookup(), self._side("item").vectors().rows
+        return lambda context: phi(context) @ psi.T
+
+
+def documented(cls: type[S]) -> type[S]:
+    """Add the arguments and attributes that all separable models share to a model's docstring."""
+    _, _, shared = inspect.cleandoc(TowerModel.__doc__ or "").partition("\n\n")
+    if hasattr(cls, "factors"):
+        shared = shared.replace(PARAMETERS, PARAMETERS + FACTORS, 1)
+    if cls.__doc__ and shared:  # neither is there under python -OO
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
+    return cls

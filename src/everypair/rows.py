@@ -1,0 +1,257 @@
+"""What is known of contexts or items: columns of levels, of features, of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair import validation as check
+from everypair.features import DenseField, Features, Field, OperatorField, SparseField, as_field
+from everypair.kernels.order import grouped
+
+
+class Levels:
+    """A categorical column: the level of each row, and what is known of each level.
+
+    Parameters
+    ----------
+    codes : array of integers
+        The level of each row, from 0.
+    n : int, optional
+        Number of levels; by default, the largest plus one.
+    columns : mapping, optional
+        What describes the levels, as ``contexts`` describes contexts: for towers over levels with features of their own (see
+        :class:`everypair.towers.Lookup`).
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> ep.Levels([0, 2, 2, 1], columns={"age": [0.3, 0.5, 0.2]})
+    Levels(4 rows, 3 levels: age)
+    """
+
+    def __init__(self, codes: Any, n: int | None = None, columns: Mapping[str, Any] | None = None) -> None:
+        n = None if n is None else check.integer("n", n, low=1)
+        self.codes = np.ascontiguousarray(check.indices("codes", codes, n))
+        described = {} if columns is None else as_columns("columns", columns)
+        counts = {len_of(column) for column in described.values()}
+        if len(counts) > 1 or (counts and n is not None and counts != {n}):
+            given = {name: len_of(column) for name, column in described.items()}
+            raise ValueError(f"columns must have one row per level{'' if n is None else f' ({n})'}, got {given}.")
+        self.n = n or (counts.pop() if counts else int(self.codes.max(initial=0)) + 1)
+        check.indices("codes", self.codes, self.n)
+        self.columns = described
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each level's rows begin, and the rows, level by level."""
+        return grouped(self.codes, self.n, np.int64)
+
+    def rows(self, name: str) -> Rows:
+        """The levels as rows of their own."""
+        return Rows(name, self.n, self.columns)
+
+    def take(self, index: np.ndarray) -> Levels:
+        return self.of(self.codes[index])
+
+    def of(self, codes: np.ndarray) -> Levels:
+        """The same levels in other rows."""
+        other = Levels(codes, self.n)
+        other.columns = self.columns
+        return other
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __repr__(self) -> str:
+        described = f": {', '.join(self.columns)}" if self.columns else ""
+        return f"Levels({len(self):,} rows, {self.n:,} levels{described})"
+
+
+Column = Levels | Field | np.ndarray
+
+
+class Rows:
+    """Contexts, items or levels: how many there are, and the columns that describe them.
+
+    Parameters
+    ----------
+    name : str
+        "context", "item", or the column whose levels these are.
+    n : int
+    columns : mapping
+    index : array of integers, optional
+        Which of the ``size`` rows of the fit these are; by default they are those, all of them. None: none of them.
+    """
+
+    def __init__(
+        self, name: str, n: int, columns: Mapping[str, Column], index: np.ndarray | slice | None = slice(None), size: int = 0
+    ) -> None:
+        self.name, self.n, self.columns = name, n, dict(columns)
+        self.index, self.size = index, size or n
+
+    def levels(self, name: str) -> Levels:
+        """A categorical column."""
+        column = self._column(name)
+        if not isinstance(column, Levels):
+            raise TypeError(
+                f"column {name!r} must hold levels: a 1-dimensional array of integers, or everypair.Levels; got {_kind(column)}. "
+                f"For features, use a Linear tower."
+            )
+        return column
+
+    def values(self, name: str) -> np.ndarray:
+        """A column of numbers, as an array: (n,), or (n, width) for a matrix."""
+        column = self._column(name)
+        if isinstance(column, Levels):
+            return column.codes
+        if isinstance(column, Field):
+            return column.toarray()
+        return column
+
+    def features(self, names: Sequence[str] = ()) -> Features:
+        """Columns as fields of features, levels as one feature each; by default all, or the row itself where there is none."""
+        if not names and not self.columns:
+            index = np.arange(self.size)[self.checked_index()]
+            return Features({self.name: _one_hot(index, self.size)})
+        return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
+
+    def checked_index(self) -> np.ndarray | slice:
+        """Which rows of the fit these are."""
+        if self.index is None:
+            raise ValueError(
+                f"there is a vector for each {self.name} of the fit, so rows must say which they are: give their numbers, "
+                f"as {self.name!r} beside the other columns."
+            )
+        return self.index
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows can be taken: an operator has none."""
+        return not any(isinstance(column, OperatorField) for column in self.columns.values())
+
+    def take(self, index: np.ndarray) -> Rows:
+        """Some of the rows."""
+        columns = {
+            name: column[index] if isinstance(column, np.ndarray) else _take(column, index) for name, column in self.columns.items()
+        }
+        where = None if self.index is None else np.arange(self.size)[self.index][index]
+        return Rows(self.name, len(index), columns, where, self.size)
+
+    def _column(self, name: str) -> Column:
+        if name not in self.columns:
+            known = ", ".join(map(repr, self.columns)) or "none"
+            raise ValueError(f"a tower asks for the column {name!r} of each {self.name}; given were {known}.")
+        return self.columns[name]
+
+    @staticmethod
+    def _field(name: str, column: Column) -> Field:
+        if isinstance(column, Levels):
+            return as_field(name, _one_hot(column.codes, column.n))
+        return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+
+def as_rows(side: str, given: Any, n: int | None) -> Rows:
+    """What describes the contexts (or items) of a fit: a mapping of columns, Features, one matrix, or nothing."""
+    argument = f"{side}s"
+    columns = {} if given is None else as_columns(argument, given)
+    lengths = {name: len_of(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"all columns of {argument} must have the same number of rows, got {lengths}.")
+    found = next(iter(lengths.values()), n)
+    if found != n and n is not None:
+        raise ValueError(f"{argument} has {found} rows, but the feedback has {n}: one row per {side} is needed.")
+    assert found is not None
+    return Rows(side, found, columns)
+
+
+def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
+    """Other rows, described as those of the fit; where each row of the fit is its own, numbers of rows."""
+    if isinstance(given, Rows):
+        return given
+    if not trained.columns:
+        if isinstance(given, Mapping):
+            given = given.get(trained.name, given)
+        index = check.indices(argument, np.atleast_1d(check.array(argument, given)), trained.size)
+        return Rows(trained.name, len(index), {}, index, trained.size)
+    index = None
+    if isinstance(given, Mapping) and trained.name in given and trained.name not in trained.columns:
+        given = dict(given)
+        index = check.indices(f"{argument}[{trained.name!r}]", given.pop(trained.name), trained.size)
+    columns = as_columns(argument, given)
+    if _widths(columns, trained) != _widths(trained.columns, trained):
+        raise ValueError(
+            f"{argument} must have the fields trained on, {_widths(trained.columns, trained)}, got {_widths(columns, trained)}."
+        )
+    columns = {name: _level_of(argument, name, columns[name], column) for name, column in trained.columns.items()}
+    lengths = {name: len_of(column) for name, column in columns.items()} | ({} if index is None else {trained.name: len(index)})
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"all columns of {argument} must have the same number of rows, got {lengths}.")
+    return Rows(trained.name, next(iter(lengths.values())), columns, index, trained.size)
+
+
+def as_columns(argument: str, given: Any) -> dict[str, Column]:
+    """Columns by name, from a mapping, from Features, or from a single matrix, which is one field named "features"."""
+    if isinstance(given, Features):
+        return dict(given.fields)
+    if not isinstance(given, Mapping):
+        given = {"features": given}
+    if not given:
+        raise TypeError(f"{argument} must be a mapping of names to matrices or arrays, with at least one entry, got {given!r}.")
+    for name in given:
+        if not isinstance(name, str):
+            raise TypeError(f"names of columns must be strings, got {name!r} of type {type(name).__name__} in {argument}.")
+    return {name: _as_column(f"{argument}[{name!r}]", name, column) for name, column in given.items()}
+
+
+def _as_column(argument: str, name: str, column: Any) -> Column:
+    if isinstance(column, Levels | Field):
+        return column
+    if not sp.issparse(column) and (isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1):
+        array = check.array(argument, column)
+        if array.ndim == 1 and array.dtype.kind in "iu":
+            return Levels(check.indices(argument, array, None))
+        if array.ndim == 1:
+            return check.reals(argument, array, len(array))
+        column = array
+    return as_field(name, column)
+
+
+def len_of(column: Column) -> int:
+    return column.shape[0] if isinstance(column, Field) else len(column)
+
+
+def _level_of(argument: str, name: str, column: Column, trained: Column) -> Column:
+    """A column of new rows; levels without a description are those of the fit."""
+    if isinstance(trained, Levels) and isinstance(column, Levels) and not column.columns:
+        return trained.of(check.indices(f"{argument}[{name!r}]", column.codes, trained.n))
+    return column
+
+
+def _widths(columns: Mapping[str, Column], trained: Rows) -> dict[str, Any]:
+    """Number of features by field, in the order of the fit; other columns by what they are."""
+    order = [*[name for name in trained.columns if name in columns], *[name for name in columns if name not in trained.columns]]
+    return {name: column.shape[1] if isinstance(column := columns[name], Field) else _kind(column) for name in order}
+
+
+def _kind(column: Column) -> str:
+    if isinstance(column, Levels):
+        return "levels"
+    return "numbers" if isinstance(column, np.ndarray) else f"a matrix of {column.shape[1]} features"
+
+
+def _take(column: Column, index: np.ndarray) -> Column:
+    if isinstance(column, np.ndarray):
+        return column[index]
+    return cast(Levels | SparseField | DenseField, column).take(index)
+
+
+def _one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
+    return sp.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), n))

@@ -1,0 +1,357 @@
+"""Checks for towers of your own: :func:`check_tower`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from everypair.feedback import Feedback
+from everypair.models.separable import Separable
+from everypair.parallel import SERIAL, Workers, one_blas_thread
+from everypair.rows import Rows, as_rows
+from everypair.solver import ICD
+from everypair.towers import Coordinates, Embedding, Smooth, Tower
+from everypair.towers.modes import Modes
+
+N_OTHER = 7
+SWEEPS = 100  # after which no single parameter should have much left to gain
+
+
+def check_tower(
+    tower: Tower, rows: Mapping[str, Any] | None = None, *, n_rows: int = 12, side: str = "context", random_state: int = 0
+) -> None:
+    """Check that a tower does what towers promise; raises an AssertionError that says what is wrong, and where.
+
+    On random feedback with free vectors on the other side, in float64:
+
+    - its description can be bound again and again, and the vectors have the right shape;
+    - the vectors of some rows are the same as among all rows;
+    - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with differences, and every parameter is stepped on;
+    - the Gram agrees with a sum over rows, and a rotation, where offered, does what it says;
+    - no step raises the objective, evaluated over every pair; the view is told of every move; in the end no parameter has
+      anything left to gain; held parameters stay;
+    - the bits are the same on any number of threads;
+    - parameters that are saved and loaded give the same vectors.
+
+    Parameters
+    ----------
+    tower : Tower
+    rows : mapping of columns, optional
+        What the tower reads, as ``contexts`` of ``fit``: a dozen rows or so, every level among them.
+    n_rows : int
+        Number of rows, if there are no columns.
+    side : {"context", "item"}
+        The side it is made for.
+    random_state : int
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> from everypair.towers import Embedding, Product
+    >>> ep.testing.check_tower(Product(Embedding(2, "user"), Embedding(2, "hour")), {"user": [0, 1, 1, 2], "hour": [0, 0, 1, 1]})
+    """
+    with one_blas_thread():
+        _Check(tower, rows, n_rows, side, random_state).all()
+
+
+class _Check:
+    """The checks, in the order of what they build on."""
+
+    def __init__(self, tower: Tower, rows: Mapping[str, Any] | None, n_rows: int, side: str, seed: int) -> None:
+        if not isinstance(tower, Tower):
+            raise TypeError(f"check_tower takes a tower, got {tower!r} of type {type(tower).__name__}.")
+        self.tower, self.columns, self.side, self.seed = tower, rows, side, seed
+        self.n = as_rows(side, rows, n_rows if rows is None else None).n
+        random = np.random.default_rng(seed)
+        cells = np.argwhere(random.random((self.n, N_OTHER)) < 0.4)
+        cells = cells if len(cells) else np.zeros((1, 2), int)
+        if side == "item":
+            cells = cells[:, ::-1]
+        shape = (self.n, N_OTHER) if side == "context" else (N_OTHER, self.n)
+        weight = None if tower.complete else random.uniform(0.5, 1.5, shape[0])
+        self.y, self.alpha = random.uniform(0.5, 1.5, len(cells)), random.uniform(0.1, 3.0, len(cells))
+        self.cells = cells
+        self.feedback = Feedback(
+            cells[:, 0], cells[:, 1], self.y, self.alpha, shape=shape,
+            context_weight=weight, item_weight=random.uniform(0.5, 1.5, shape[1]),
+        )  # fmt: skip
+        self.random = random
+
+    def all(self) -> None:
+        self.description()
+        self.some_rows()
+        if isinstance(self.tower, Smooth):
+            self.coordinates()
+            self.derivatives()
+        self.gram()
+        self.rotation()
+        self.steps()
+        self.convergence()
+        self.held_parameters()
+        self.threads()
+        self.files()
+
+    # a problem to try the tower on
+
+    def solver(self, seed: int | None = None, workers: Workers = SERIAL) -> ICD:
+        other = Embedding(self.tower.n_dims, name="the other side")
+        towers = {"context": self.tower, "item": other} if self.side == "context" else {"context": other, "item": self.tower}
+        model = Separable(
+            **towers, unobserved_weight=0.3, regularization=0.1, regularization_exponent=0.5, init_std=0.5,
+            rotate=False, dtype="float64", random_state=self.seed if seed is None else seed,
+        )  # fmt: skip
+        described = {"contexts": None, "items": None, f"{self.side}s": self.columns}
+        return model._solver(self.feedback, described["contexts"], described["items"], workers)
+
+    def objective(self, solver: ICD) -> float:
+        """Over every pair, from the parameters alone."""
+        phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
+        c, i = self.cells.T
+        scores = np.einsum("pf,pf->p", phi[c], psi[i])
+        m, n = self.feedback.weights()
+        if solver.towers["context"].complete:
+            m, phi = np.ones(1), _all_combinations(solver.towers["context"])
+        everything = float(np.sum(np.square(phi @ psi.T) * np.broadcast_to(m, len(phi))[:, None] * n))
+        observed = np.broadcast_to(m, self.feedback.n_contexts)[c] * n[i]
+        implicit = everything - float(np.sum(observed * scores**2))
+        l2 = sum(tower.l2() for tower in solver.towers.values())
+        return float(np.sum(self.alpha * (scores - self.y) ** 2)) + 0.3 * implicit + l2
+
+    def fail(self, what: str, message: str) -> None:
+        raise AssertionError(f"{self.tower!r}: {what}: {message}")
+
+    def same(self, what: str, found: np.ndarray, expected: np.ndarray, where: Callable[..., str], rtol: float = 1e-9) -> None:
+        if found.shape != expected.shape:
+            self.fail(what, f"shape {found.shape}, expected {expected.shape}.")
+        if found.size == 0:
+            return
+        error = np.abs(found - expected)
+        worst = np.unravel_index(int(np.argmax(np.where(np.isfinite(error), error, np.inf))), error.shape)
+        if not error[worst] <= rtol * max(1.0, float(np.abs(expected).max())):
+            place = where(*(int(j) for j in worst))
+            self.fail(what, f"{place} is {found[worst]:.6g}, expected {expected[worst]:.6g}.")
+
+    # what is checked
+
+    def description(self) -> None:
+        before = dict(vars(self.tower))
+        one, two = (self.solver().towers[self.side] for _ in range(2))
+        if vars(self.tower) != before:
+            changed = [name for name in vars(self.tower) if vars(self.tower)[name] is not before.get(name)]
+            self.fail("bind", f"changed the description itself ({', '.join(changed)}); it must leave it as it was.")
+        phi = one.vectors().rows
+        if phi.shape != (self.n, self.tower.n_dims):
+            self.fail("vectors", f"shape {phi.shape}, expected (rows, n_dims) = {(self.n, self.tower.n_dims)}.")
+        if not np.isfinite(phi).all():
+            row, dimension = np.argwhere(~np.isfinite(phi))[0]
+            self.fail("vectors", f"row {row}, dimension {dimension} is {phi[row, dimension]} at the start.")
+        self.same("bind", two.vectors().rows, phi, lambda c, f: f"with the same seed, phi[{c}, {f}]", 0.0)
+
+    def some_rows(self) -> None:
+        tower = self.solver().towers[self.side]
+        phi, index = tower.vectors().rows, np.arange(self.n)[::-2]
+        self.same("lookup", tower.lookup()(index), phi[index], lambda c, f: f"of rows [::-2], phi[{c}, {f}]")
+        if tower.rows.has_rows:
+            some = tower.evaluate(tower.rows.take(index), SERIAL).rows
+            self.same("evaluate", some, phi[index], lambda c, f: f"for rows [::-2] alone, phi[{c}, {f}]")
+        one_by_one = tower.dimensions(tower.rows, SERIAL)
+        for f in range(tower.n_dims):
+            self.same("dimensions", np.asarray(one_by_one(f)), phi[:, f], lambda c, f=f: f"phi_{f} of row {c}")
+
+    def coordinates(self) -> None:
+        tower = self.smooth()
+        visits = {name: np.zeros(value.shape, int) for name, value in tower._p.items()}
+        for at in tower._coordinates:
+            np.add.at(visits[at.name], at.index, 1)
+            size = int(np.size(tower._p[at.name][at.index]))
+            if at.entry is None and size != 1:
+                self.fail("coordinates", f"{_name(at)} selects {size} entries, so it must say which of them each row depends on.")
+            if at.entry is not None and (len(at.entry) != self.n or at.entry.max() >= size or at.entry.min() < -1):
+                self.fail("coordinates", f"entry of {_name(at)} must have {self.n} numbers from -1 to {size - 1}.")
+        for name, count in visits.items():
+            if np.any(count != 1):
+                index = tuple(int(j) for j in np.argwhere(count != 1)[0])
+                self.fail("coordinates", f"{name}{list(index)} comes up {count[index]} times in a sweep, expected once.")
+
+    def smooth(self) -> Smooth:
+        tower = self.solver().towers[self.side]
+        assert isinstance(tower, Smooth)
+        return tower
+
+    def derivatives(self) -> None:
+        tower = self.smooth()
+        p, rows = tower._p, tower.rows
+        for at in tower._coordinates:
+            given = tower.derivatives(p, rows, at)
+            padded = self.padded(given.first, given.start, at)
+            slope = _difference(lambda: tower.phi(p, rows), p[at.name], at.index)
+            self.same(f"first derivative by {_name(at)}", padded, slope, lambda c, f: f"row {c}, dimension {f}", 1e-6)
+            bend = _difference(lambda at=at: tower.derivatives(p, rows, at).first, p[at.name], at.index)
+            second = np.zeros_like(bend) if given.second is None else np.asarray(given.second)
+            kind = "second derivative (None says zero)" if given.second is None else "second derivative"
+            self.same(f"{kind} by {_name(at)}", second, bend, lambda c, f, d=given.start: f"row {c}, dimension {f + d}", 1e-5)
+            if at.entry is not None:
+                self.entries(tower, at)
+
+    def entries(self, tower: Smooth, at: Coordinates) -> None:
+        """Each entry moves its own rows, and no others."""
+        value, phi = tower._p[at.name], tower.phi(tower._p, tower.rows)
+        assert at.entry is not None
+        for j in range(min(int(np.size(value[at.index])), 20)):
+            before = np.array(value[at.index])
+            changed = before.copy()
+            changed[j] += 0.1
+            value[at.index] = changed
+            moved = np.any(tower.phi(tower._p, tower.rows) != phi, axis=1) & (at.entry != j)
+            value[at.index] = before
+            if moved.any():
+                c = int(np.argmax(moved))
+                self.fail("coordinates", f"row {c} depends on entry {j} of {_name(at)}, but its entry is said to be {at.entry[c]}.")
+
+    def padded(self, first: np.ndarray, start: int, at: Coordinates) -> np.ndarray:
+        first = np.asarray(first)
+        if first.ndim != 2 or len(first) != self.n or start + first.shape[1] > self.tower.n_dims:
+            self.fail(
+                f"first derivative by {_name(at)}",
+                f"shape {first.shape} from dimension {start} on, expected {self.n} rows within {self.tower.n_dims} dimensions.",
+            )
+        out = np.zeros((self.n, self.tower.n_dims))
+        out[:, start : start + first.shape[1]] = first
+        return out
+
+    def gram(self) -> None:
+        tower = self.solver().towers[self.side]
+        weight = 1.0 if tower.complete else self.random.uniform(0.5, 1.5, self.n)
+        phi = _all_combinations(tower) if tower.complete else tower.vectors().rows
+        expected = (phi * np.reshape(weight, (-1, 1))).T @ phi
+        vectors = tower.vectors()
+        self.same("gram", tower.gram(vectors, weight, SERIAL), expected, lambda f, g: f"J[{f}, {g}]")
+        self.same("norms", tower.norms(vectors, weight, SERIAL), np.diag(expected), lambda f: f"J[{f}, {f}]")
+
+    def rotation(self) -> None:
+        tower = self.solver().towers[self.side]
+        for a, b in tower.turns:
+            Q = np.linalg.qr(self.random.normal(size=(b - a, b - a)))[0]
+            expected, l2 = tower.vectors().rows.copy(), tower.l2()
+            expected[:, a:b] = expected[:, a:b] @ Q
+            tower.rotate(slice(a, b), Q, SERIAL)
+            self.same("rotate", tower.vectors().rows, expected, lambda c, f: f"phi[{c}, {f}]")
+            if abs(tower.l2() - l2) > 1e-9 * max(1.0, l2):
+                self.fail("rotate", f"L2 was {l2:.6g} before turning dimensions {a} to {b - 1}, and {tower.l2():.6g} after.")
+
+    def steps(self) -> None:
+        """Block by block, then sweep by sweep."""
+        solver = self.solver()
+        tower, before = solver.towers[self.side], self.objective(solver)
+        for _ in range(2):
+            for block in tower.blocks:
+                tower.step(solver.objective.side(self.side), block)
+                before = self.descends(solver, before, f"step on block {block!r}")
+            solver._update_gram(self.side)
+            for side in solver.sweeps():
+                before = self.descends(solver, before, f"sweep of the {side} side")
+                reported = solver.value().objective
+                if abs(reported - before) > 1e-7 * max(1.0, abs(before)):
+                    self.fail("objective", f"{reported:.9g} by the Grams, {before:.9g} over every pair, after a sweep.")
+
+    def descends(self, solver: ICD, before: float, what: str) -> float:
+        after = self.objective(solver)
+        if not after <= before + 1e-9 * max(1.0, abs(before)):
+            self.fail(what, f"the objective rose from {before:.9g} to {after:.9g}.")
+        told, true = solver.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
+        self.same(what, told, true, lambda c, f: f"the view was told of other moves than the parameters made: phi[{c}, {f}]", 1e-7)
+        return after
+
+    def convergence(self) -> None:
+        """After many sweeps of this side alone, no entry of a parameter can gain much by a move of its own."""
+        solver = self.solver()
+        tower, start = solver.towers[self.side], self.objective(solver)
+        for _ in range(SWEEPS):
+            tower.sweep(solver.objective.side(self.side))
+        now = self.objective(solver)
+        for name, parameter in tower.parameters.items():
+            for index in self.some_entries(parameter.value):
+                theta, h = parameter.value[index], 1e-4
+                values = []
+                for move in (h, -h):
+                    parameter.value[index] = theta + move
+                    values.append(self.objective(solver))
+                parameter.value[index] = theta
+                slope, curvature = (values[0] - values[1]) / (2 * h), (values[0] + values[1] - 2 * now) / h**2
+                gain = slope**2 / (2 * max(curvature, abs(slope)))
+                if gain > 1e-3 * (start - now) + 1e-6:
+                    self.fail(
+                        "sweep",
+                        f"after {SWEEPS} sweeps the objective is {now:.6g}, and {name}{list(index)} alone could lower it by "
+                        f"{gain:.3g}: no step moves it, or not far enough.",
+                    )
+
+    def some_entries(self, value: np.ndarray) -> Iterator[tuple[int, ...]]:
+        entries = list(np.ndindex(*value.shape))
+        for j in self.random.permutation(len(entries))[:30]:
+            yield entries[j]
+
+    def held_parameters(self) -> None:
+        for name in self.solver().towers[self.side].parameters:
+            solver = self.solver()
+            parameter = solver.towers[self.side].parameters[name]
+            parameter.fixed = True
+            before = parameter.value.copy()
+            list(solver.sweeps())
+            if not np.array_equal(parameter.value, before):
+                self.fail("sweep", f"the parameter {name!r} moved though it was held (see Parameter.fixed).")
+
+    def threads(self) -> None:
+        results = []
+        for n_threads in (1, 2, 3):
+            with Workers(n_threads, small=0) as workers:
+                solver = self.solver(workers=workers)
+                for _ in range(2):
+                    list(solver.sweeps())
+                results.append({name: p.value.copy() for name, p in solver.towers[self.side].parameters.items()})
+        for n_threads, found in ((2, results[1]), (3, results[2])):
+            for name, value in found.items():
+                if not np.array_equal(value, results[0][name]):
+                    index = tuple(int(j) for j in np.argwhere(value != results[0][name])[0])
+                    self.fail("threads", f"{name}{list(index)} has other bits on {n_threads} threads than on one.")
+
+    def files(self) -> None:
+        solver = self.solver()
+        list(solver.sweeps())
+        tower, other = solver.towers[self.side], self.solver(seed=self.seed + 1).towers[self.side]
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "tower.safetensors"
+            save_file({name: p.show() for name, p in tower.parameters.items()}, path)
+            for name, value in load_file(path).items():
+                other.parameters[name].load(value)
+        what = "after saving and loading its parameters (is something it learns not among them?), phi"
+        self.same("files", other.vectors().rows, tower.vectors().rows, lambda c, f: f"{what}[{c}, {f}]", 0.0)
+
+
+def _difference(f: Callable[[], np.ndarray], value: np.ndarray, index: Any, step: float = 1e-5) -> np.ndarray:
+    """How ``f()`` changes with the selected entries."""
+    base = np.array(value[index])
+    value[index] = base + step
+    above = np.array(f())
+    value[index] = base - step
+    below = np.array(f())
+    value[index] = base
+    return (above - below) / (2 * step)
+
+
+def _name(at: Coordinates) -> str:
+    return f"{at.name}[{at.index!r}]"
+
+
+def _all_combinations(tower: Tower) -> np.ndarray:
+    """The vectors of every combination of levels."""
+    assert isinstance(tower, Modes)
+    levels = {mode.column: tower.rows.levels(mode.column) for mode in tower.modes}
+    grid = np.indices([column.n for column in levels.values()]).reshape(len(levels), -1)
+    columns = {name: column.of(codes) for (name, column), codes in zip(levels.items(), grid, strict=True)}
+    return tower.evaluate(Rows("context", grid.shape[1], columns, index=None), SERIAL).rows

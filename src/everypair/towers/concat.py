@@ -1,0 +1,123 @@
+"""Towers side by side: ``phi(c) = (phi1(c), phi2(c), ...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers.base import Tower, check_towers
+from everypair.towers.site import Site
+from everypair.vectors import Vectors
+from everypair.view import View
+
+
+class Concat(Tower):
+    """The dimensions of several towers, one after the other: scores are sums of one inner product for each.
+
+    An orthogonal matrix may turn the dimensions of each part, but not across parts.
+
+    Parameters
+    ----------
+    *towers : Tower
+    """
+
+    def __init__(self, *towers: Tower) -> None:
+        check_towers("Concat", towers)
+        self.n_dims = sum(tower.n_dims for tower in towers)
+        self.towers = towers
+
+    @property
+    def _parts(self) -> list[tuple[int, Tower]]:
+        """The first dimension of each part, and the part."""
+        ends = np.cumsum([tower.n_dims for tower in self.towers]).tolist()
+        return list(zip([0, *ends[:-1]], self.towers, strict=True))
+
+    def _bind(self, site: Site) -> None:
+        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(dims=np.concatenate([tower.evaluate(rows, workers).dims for tower in self.towers]))
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        parts = [(start, tower.dimensions(rows, workers)) for start, tower in self._parts]
+
+        def phi(f: int) -> np.ndarray:
+            start, part = next((start, part) for start, part in reversed(parts) if start <= f)
+            return part(f - start)
+
+        return phi
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        parts = [tower.lookup() for tower in self.towers]
+        return lambda index: np.hstack([phi(index) for phi in parts])
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        return [
+            block + start if isinstance(block, int) else (j, block)
+            for j, (start, tower) in enumerate(self._parts)
+            for block in tower.blocks
+        ]
+
+    def step(self, view: View, block: Any) -> None:
+        if isinstance(block, int):
+            start, tower = next((start, tower) for start, tower in reversed(self._parts) if start <= block)
+            tower.step(PartView(view, start), block - start)
+        else:
+            j, block = block
+            start, tower = self._parts[j]
+            tower.step(PartView(view, start), block)
+
+    def sweep(self, view: View) -> None:
+        for start, tower in self._parts:
+            tower.sweep(PartView(view, start))
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        return [(start + a, start + b) for start, tower in self._parts for a, b in tower.turns]
+
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        for start, tower in self._parts:
+            if start <= at.start and at.stop <= start + tower.n_dims:
+                tower.rotate(slice(at.start - start, at.stop - start), Q, workers)
+
+    @property
+    def degree(self) -> int:
+        return max(tower.degree for tower in self.towers)
+
+    @property
+    def terms(self) -> int:
+        return max(tower.terms for tower in self.towers)
+
+
+class PartView(View):
+    """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""
+
+    def __init__(self, view: View, start: int = 0) -> None:
+        self._view, self._start = view, start
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes(self._start + f)
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        self._view.move(self._start + f, delta)
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(tangent, self._start + at)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(tangent, delta, self._start + at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        return self._view.slopes_pair(self._start + f, self._start + q, phi)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        self._view.move_pair(self._start + f, self._start + q, delta_f, delta_q)
+
+    def track(self, f: int) -> None:
+        self._view.track(self._start + f)

@@ -1,0 +1,42 @@
+"""The number 1: what a bias of the other side is multiplied with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers.base import Tower
+from everypair.towers.site import Site
+from everypair.vectors import Vectors
+from everypair.view import View
+
+
+class Constant(Tower):
+    """One dimension that is 1 for every row. It has no parameters.
+
+    Beside an embedding of one dimension on the other side it makes a bias: ``Concat(Embedding(k), Constant())`` for contexts and
+    ``Concat(Embedding(k), Embedding(1, name="bias"))`` for items.
+    """
+
+    n_dims = 1
+
+    @property
+    def degree(self) -> int:
+        return 0
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        return ()
+
+    def _bind(self, site: Site) -> None:
+        self._dtype = site.start.dtype
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(dims=np.ones((1, rows.n), self._dtype))
+
+    def step(self, view: View, block: Any) -> None:
+        raise AssertionError("there is nothing to step on")

@@ -1,0 +1,101 @@
+"""Features that are products of several towers' dimensions: what the core tensor is linear in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+import numpy as np
+
+from everypair.features import Field
+from everypair.parallel import Workers
+
+
+class KronField(Field):
+    """The dense features ``kron(u[c1], v[c2], ...)`` of contexts, never stored."""
+
+    one_hot = False
+    makes_columns = True
+
+    def __init__(self, tables: Sequence[np.ndarray], levels: Sequence[np.ndarray]) -> None:
+        self._tables, self._levels = tables, levels
+        self.shape = (len(levels[0]), int(np.prod([table.shape[1] for table in tables])))
+
+    def contract(self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None) -> np.ndarray:
+        """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes)."""
+        tables = self._tables if tables is None else tables
+        out = np.empty((self.shape[0], *tensor.shape[len(tables) :]), tensor.dtype)
+
+        def some(start: int, stop: int) -> None:
+            first, *others = [table[level[start:stop]] for table, level in zip(tables, self._levels, strict=True)]
+            x = (first @ tensor.reshape(len(tensor), -1)).reshape(len(first), *tensor.shape[1:])
+            for v in others:
+                x = np.einsum("ce,ce...->c...", v, x)
+            out[start:stop] = x
+
+        workers.chunks(self.shape[0], some)
+        return out
+
+    def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
+        """``sum_c z_c kron(u, v, ...)``."""
+
+        def term(start: int, stop: int) -> np.ndarray:
+            parts = [table[level[start:stop]].astype(np.float64) for table, level in zip(tables, self._levels, strict=True)]
+            *before, last = [z[start:stop, None], *parts]
+            return (reduce(_row_kron, before).T @ last).ravel()
+
+        return workers.sum(self.shape[0], term).astype(z.dtype)
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self.contract(self._shaped(v), workers)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._scatter(z, workers, self._tables)
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self.contract(self._shaped(v), workers, [np.square(table) for table in self._tables])
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._scatter(z, workers, [np.square(table) for table in self._tables])
+
+    def iterate_columns(self) -> Iterator[np.ndarray]:
+        """The columns as dense vectors, in order."""
+        parts = [table[level] for table, level in zip(self._tables, self._levels, strict=True)]
+        for entry in np.ndindex(*[table.shape[1] for table in self._tables]):
+            yield np.multiply.reduce([part[:, e] for part, e in zip(parts, entry, strict=True)]).astype(np.float64)
+
+    def _shaped(self, v: np.ndarray) -> np.ndarray:
+        return v.reshape([table.shape[1] for table in self._tables])
+
+
+class StackedField(Field):
+    """The rows of one field followed by those of another."""
+
+    one_hot = False
+    makes_columns = True
+
+    def __init__(self, top: KronField, bottom: KronField) -> None:
+        self._parts = (top, bottom)
+        self.shape = (top.shape[0] + bottom.shape[0], top.shape[1])
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.concatenate([part.multiply(v, workers) for part in self._parts])
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return np.concatenate([part.multiply_squared(v, workers) for part in self._parts])
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        top, bottom, n = *self._parts, self._parts[0].shape[0]
+        return top.multiply_transposed(z[:n], workers) + bottom.multiply_transposed(z[n:], workers)
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        top, bottom, n = *self._parts, self._parts[0].shape[0]
+        return top.multiply_squared_transposed(z[:n], workers) + bottom.multiply_squared_transposed(z[n:], workers)
+
+    def iterate_columns(self) -> Iterator[np.ndarray]:
+        for columns in zip(*(part.iterate_columns() for part in self._parts), strict=True):
+            yield np.concatenate(columns)
+
+
+def _row_kron(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)

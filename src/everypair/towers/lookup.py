@@ -1,0 +1,198 @@
+"""A tower over the levels of a column: ``phi(c) = phi(level of c)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from everypair.kernels.columns import gather_levels, gather_states
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.objective import tiny
+from everypair.parallel import Workers
+from everypair.rows import Levels, Rows
+from everypair.towers.base import Tower, check_towers
+from everypair.towers.site import Site
+from everypair.vectors import Vectors
+from everypair.view import View
+
+
+class Lookup(Tower):
+    """Rows that share a level share its vector, which a tower over the levels gives.
+
+    Parameters
+    ----------
+    column : str
+        A column of levels.
+    tower : Tower
+        Over the levels: it reads the columns that describe them (see :class:`everypair.Levels`).
+
+    Examples
+    --------
+    Users with attributes, seen in many contexts each:
+
+    >>> import everypair as ep
+    >>> from everypair.towers import Embedding, Linear, Lookup
+    >>> users = {"age": [0.2, 0.4, 0.9], "country": [0, 1, 0]}
+    >>> contexts = {"user": ep.Levels([0, 1, 1, 2], columns=users)}
+    >>> model = ep.Separable(context=Lookup("user", Linear(2, "age", "country")), item=Embedding(2))
+    >>> model.fit(ep.Feedback([0, 1, 2, 3], [0, 1, 1, 0]), contexts=contexts).phi_.shape
+    (4, 2)
+    """
+
+    def __init__(self, column: str, tower: Tower) -> None:
+        check_towers("Lookup", (tower,))
+        self.column, self.towers = column, (tower,)
+        self.n_dims = tower.n_dims
+
+    @property
+    def tower(self) -> Tower:
+        return self.towers[0]
+
+    def _bind(self, site: Site, unobserved: float | None = None) -> None:
+        self.levels = site.rows.levels(self.column)
+        self.towers = (self.tower.bind(site.levels(self.column, unobserved)),)
+
+    def bind_complete(self, site: Site, unobserved: float) -> Lookup:
+        """As :meth:`bind`, for levels that occur in more rows than are listed, and weigh ``unobserved`` there."""
+        bound = Lookup(self.column, self.tower)
+        bound.rows, bound.settings = site.rows, site.settings
+        bound._bind(site, unobserved)
+        bound.parameters = bound.tower.parameters
+        return bound
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        levels, inner = self._read(rows)
+        return Vectors(rows=self.tower.evaluate(inner, workers).rows[levels.codes])
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        levels, inner = self._read(rows)
+        inside = self.tower.dimensions(inner, workers)
+        return lambda f: inside(f)[levels.codes]
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        table = self.tower.vectors().rows
+        return lambda index: table[self.levels.codes[index]]
+
+    def _read(self, rows: Rows) -> tuple[Levels, Rows]:
+        """The levels of rows, and what describes them: as in the fit, unless the rows bring a description of their own."""
+        levels = rows.levels(self.column)
+        if levels.columns is self.levels.columns:
+            return levels, self.tower.rows
+        return levels, Rows(self.column, levels.n, levels.columns, index=None, size=self.levels.n)
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        return self.tower.blocks
+
+    def step(self, view: View, block: Any) -> None:
+        self.tower.step(LevelView(view, self), block)
+
+    def sweep(self, view: View, implicit: np.ndarray | None = None) -> None:
+        self.tower.sweep(LevelView(view, self, implicit))
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        return self.tower.turns
+
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        self.tower.rotate(at, Q, workers)
+
+    @property
+    def degree(self) -> int:
+        return self.tower.degree
+
+    @property
+    def terms(self) -> int:
+        return self.tower.terms
+
+    # for complete contexts: all levels once, whatever the rows are
+
+    def table(self) -> np.ndarray:
+        """The vectors of the levels."""
+        return self.tower.vectors().rows
+
+    def level_gram(self) -> np.ndarray:
+        """``sum over levels of u u'``."""
+        u = self.table().astype(np.float64)
+        return u.T @ u
+
+
+class LevelView(View):
+    """The loss as a level sees it: gradients and curvatures are sums over the rows that have the level.
+
+    ``implicit`` is the closed form of the implicit part where levels occur in more rows than are listed: a matrix M, the same
+    for all levels, such that the part is ``u' M u``.
+    """
+
+    def __init__(self, view: View, lookup: Lookup, implicit: np.ndarray | None = None) -> None:
+        self._view, self._levels, self._implicit = view, lookup.levels, implicit
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, lookup.levels.n
+        self._vectors = None if implicit is None else lookup.tower.vectors(view.workers)
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        g, h = self._gather(*self._view.slopes(f))
+        if self._implicit is not None and self._vectors is not None:
+            row = self._implicit[f]
+            self._add(g, h, row @ self._vectors.dims, row[f])
+        return g.astype(self.dtype), h.astype(self.dtype)
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        if self._vectors is not None:
+            self._vectors.dims[f] += delta
+            self._vectors.dims_changed()
+        self._view.move(f, delta.astype(self.dtype)[self._levels.codes])
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        g, h = self._gather(*self._view.slopes_along(tangent[self._levels.codes], at))
+        if self._implicit is not None and self._vectors is not None:
+            t, dims = tangent.astype(np.float64), slice(at, at + tangent.shape[1])
+            Mt = t @ self._implicit[dims]
+            self._add(g, h, np.einsum("cf,fc->c", Mt, self._vectors.dims), np.einsum("cf,cf->c", Mt[:, dims], t))
+        return g.astype(self.dtype), h.astype(self.dtype)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        if self._vectors is not None:
+            self._vectors.dims[at : at + tangent.shape[1]] += tangent.T * delta
+            self._vectors.dims_changed()
+        codes = self._levels.codes
+        self._view.move_along(tangent[codes], delta.astype(self.dtype)[codes], at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        codes, (indptr, rows) = self._levels.codes, self._levels.groups
+        state = np.zeros((self.n_rows, 8), np.float64)
+        given = self._view.slopes_pair(f, q, phi[codes])
+        self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, given, state)
+        if self._implicit is not None and self._vectors is not None:
+            M, own = self._implicit, self._vectors.dims
+            self._add(state[:, G_F], state[:, H_FF], M[f] @ own, M[f, f])
+            self._add(state[:, G_Q], state[:, H_QQ], M[q] @ own, M[q, q])
+            state[:, H_FQ] += M[f, q]
+        state[:, PHI] = phi
+        return state.astype(self.dtype)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        if self._vectors is not None:
+            self._vectors.dims[f] += delta_f
+            self._vectors.dims[q] += delta_q
+            self._vectors.dims_changed()
+        codes = self._levels.codes
+        self._view.move_pair(f, q, delta_f.astype(self.dtype)[codes], delta_q.astype(self.dtype)[codes])
+
+    def track(self, f: int) -> None:
+        self._view.track(f)
+
+    def _gather(self, g: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        indptr, rows = self._levels.groups
+        level_g, level_h = np.empty(self.n_rows, np.float64), np.empty(self.n_rows, np.float64)
+        self.workers.run(gather_levels, self.workers.split(indptr), indptr, rows, g, h, level_g, level_h)
+        return level_g, level_h
+
+    def _add(self, g: np.ndarray, h: np.ndarray, slope: np.ndarray, curvature: Any) -> None:
+        """The implicit part; curvature that is lost in rounding takes its gradient along."""
+        size = np.abs(h) + curvature
+        g += slope
+        h += curvature
+        lost = h <= tiny(self.dtype) * size
+        g[lost] = h[lost] = 0.0

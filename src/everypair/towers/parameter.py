@@ -1,0 +1,44 @@
+"""The parameters of a tower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everypair.feedback import Values
+
+
+@dataclass
+class Parameter:
+    """An array of parameters, and the L2 weight ``lambda_theta`` of its entries (broadcast against them).
+
+    Fixed parameters are held: not stepped on, not rotated, outside L2.
+    """
+
+    value: np.ndarray
+    penalty: Values
+    fixed: bool = False
+    transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
+
+    def l2(self) -> float:
+        if self.fixed:
+            return 0.0
+        if np.ndim(self.penalty) == 0:
+            rows = self.value if self.value.ndim == 2 else self.value.reshape(1, -1)
+            return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
+        return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape users see."""
+        return self.value.shape[::-1] if self.transposed else self.value.shape
+
+    def show(self) -> np.ndarray:
+        """A copy, in the shape users see."""
+        return np.array(self.value.T if self.transposed else self.value, order="C")
+
+    def load(self, value: Any) -> None:
+        value = np.asarray(value, self.value.dtype)
+        self.value[...] = value.T if self.transposed else value

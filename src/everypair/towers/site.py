@@ -1,0 +1,111 @@
+"""Where a tower is bound: its rows, their weight in the loss, and how its parameters start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from everypair.feedback import Values
+from everypair.regularization import Regularization
+from everypair.rows import Rows
+from everypair.towers.parameter import Parameter
+
+
+class Settings(NamedTuple):
+    """How towers step: eta, dimensions of a row solved together, "block" or "cd" for overlapping features."""
+
+    step_size: float = 1.0
+    block_size: int = 1
+    field_solver: str = "block"
+
+
+@dataclass
+class Start:
+    """Random start values N(0, std), the same for every dtype.
+
+    For two sides they are small, so that the first sweep decides: the origin is no minimum there. Where three or more
+    parameters are multiplied it is one, and ``std`` makes scores start at the size of one.
+    """
+
+    random: np.random.Generator
+    dtype: np.dtype
+    given: float | None  # the user's init_std
+    degree: int = 2
+    terms: int = 1
+
+    def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
+        if self.given is not None:
+            std = self.given
+        elif self.degree == 2:
+            std = 0.1 / float(factors) ** 0.5
+        else:
+            std = float(self.terms) ** (-0.5 / self.degree)
+        return self.random.normal(0.0, std, shape).astype(self.dtype)
+
+
+@dataclass
+class Site:
+    """What :meth:`everypair.towers.Tower.bind` is told.
+
+    Attributes
+    ----------
+    side : {"context", "item"}
+    rows : Rows
+    observed, unobserved : arrays
+        What each row weighs in the loss through observed pairs (their number) and through all others
+        (``alpha0 m_c sum_i n_i``): for ``regularization_exponent``.
+    names : set of str
+        Parameters of the model so far.
+    whole : bool
+        Whether the tower is all of its side.
+    """
+
+    side: str
+    rows: Rows
+    observed: np.ndarray
+    unobserved: np.ndarray
+    start: Start
+    settings: Settings
+    regularization: Regularization
+    names: set[str]
+    whole: bool = True
+    weighted: bool = False  # rows have weights m of their own
+    implicit: float = 0.0  # alpha0 sum_i n_i: what a combination that is not listed weighs
+
+    @property
+    def weight(self) -> np.ndarray:
+        return self.observed + self.unobserved
+
+    def part(self) -> Site:
+        """The site of a tower that this one is made of."""
+        return replace(self, whole=False)
+
+    def levels(self, column: str, unobserved: float | None = None) -> Site:
+        """The site of a tower over the levels of a column; ``unobserved``: what each level weighs, if not what its rows do."""
+        levels = self.rows.levels(column)
+
+        def of_levels(weight: np.ndarray) -> np.ndarray:
+            return np.bincount(levels.codes, weight, levels.n)
+
+        rest = of_levels(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
+        return replace(self, rows=levels.rows(column), observed=of_levels(self.observed), unobserved=rest, whole=False)
+
+    def parameter(self, name: str, value: np.ndarray, weight: Values, field: str | None = None) -> Parameter:
+        """A parameter with its L2 weight, given what its entries weigh in the loss."""
+        return self.new(name, value, self.regularization.of(name, weight, field))
+
+    def new(self, name: str, value: np.ndarray, penalty: Values, transposed: bool = False) -> Parameter:
+        """A parameter under a name that no other has."""
+        if name in self.names:
+            raise ValueError(f"two towers have a parameter named {name!r}: give one of them another, with name=...")
+        self.names.add(name)
+        return Parameter(value, penalty, transposed=transposed)
+
+    def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
+        """Random start values; ``factors``: how many terms of a score the parameter takes part in."""
+        return self.start.normal(shape, factors)
+
+    def zeros(self, n: int) -> np.ndarray:
+        return np.zeros(n, self.start.dtype)

@@ -1,0 +1,137 @@
+"""Towers added up: ``phi(c) = phi1(c) + phi2(c) + ...``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers.base import Tower, check_same_dims, check_towers, common_turns
+from everypair.towers.concat import PartView
+from everypair.towers.site import Site
+from everypair.vectors import Vectors
+from everypair.view import View
+
+
+class Sum(Tower):
+    """The sum of towers of the same dimensions: a user and her history, a user and a user at a time.
+
+    Each part sees the loss as the sum does: its gradient is taken at the sum, and moving a part moves the sum as far.
+
+    Parameters
+    ----------
+    *towers : Tower
+    """
+
+    def __init__(self, *towers: Tower) -> None:
+        check_towers("Sum", towers)
+        self.n_dims = check_same_dims("Sum", towers)
+        self.towers = towers
+
+    def _bind(self, site: Site) -> None:
+        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        phi = self.dimensions(rows, workers)
+        return Vectors(dims=np.stack([phi(f) for f in range(self.n_dims)]))
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        parts = [tower.dimensions(rows, workers) for tower in self.towers]
+        return lambda f: np.add.reduce([phi(f) for phi in parts])
+
+    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+        parts = [tower.lookup() for tower in self.towers]
+        return lambda index: np.add.reduce([phi(index) for phi in parts])
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """Dimension by dimension if all parts can, so that they share its slopes; else a part after the other."""
+        blocks = [list(tower.blocks) for tower in self.towers]
+        if all(isinstance(block, int) for part in blocks for block in part):
+            return sorted({block for part in blocks for block in part})
+        return [("part", j) for j, part in enumerate(blocks) if part]
+
+    def step(self, view: View, block: Any) -> None:
+        if isinstance(block, tuple):
+            self.towers[block[1]].sweep(PartView(view))  # its vectors are not the view's: those are the sum
+            return
+        shared = SharedView(view, block)
+        for tower in self.towers:
+            if block in tower.blocks:
+                tower.step(shared, block)
+        shared.finish()
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        return common_turns([tower.turns for tower in self.towers])
+
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        for tower in self.towers:
+            tower.rotate(at, Q, workers)
+
+    @property
+    def degree(self) -> int:
+        return max(tower.degree for tower in self.towers)
+
+    @property
+    def terms(self) -> int:
+        return max(tower.terms for tower in self.towers)
+
+
+class SharedView(View):
+    """One dimension of a view for several towers in turn: its slopes are computed once, and follow the moves.
+
+    The loss is quadratic in ``phi_f``: after ``phi_f += delta`` the gradient is ``g + h delta``, and the curvature as before.
+    The scores hear of all moves together, when the last tower is done, or when one asks for more than this dimension.
+    """
+
+    def __init__(self, view: View, f: int) -> None:
+        self._view, self._f = view, f
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+        self._kept: tuple[np.ndarray, np.ndarray] | None = None
+        self._moved: np.ndarray | None = None
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        if f != self._f:
+            self.finish()
+            return self._view.slopes(f)
+        if self._kept is None:
+            g, h = self._view.slopes(f)
+            self._kept = g.copy(), h.copy()
+        g, h = self._kept
+        return g.copy(), h.copy()
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        if f != self._f or self._kept is None:
+            self.finish()
+            self._view.move(f, delta)
+            return
+        g, h = self._kept
+        g += h * delta
+        self._moved = delta.copy() if self._moved is None else self._moved + delta
+
+    def finish(self) -> None:
+        """Tell the view of all moves so far."""
+        if self._moved is not None:
+            self._view.move(self._f, self._moved)
+        self._kept = self._moved = None
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        self.finish()
+        return self._view.slopes_along(tangent, at)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(tangent, delta, at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        self.finish()
+        return self._view.slopes_pair(f, q, phi)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        self._view.move_pair(f, q, delta_f, delta_q)
+
+    def track(self, f: int) -> None:
+        self._view.track(f)

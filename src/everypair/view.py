@@ -1,0 +1,74 @@
+"""The loss as a tower sees it: the seam between the objective, which knows no model, and the towers, which know no loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from everypair.feedback import Values
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.parallel import Workers
+from everypair.vectors import Vectors
+
+
+class View(ABC):
+    r"""A quadratic in the vector of each row of a tower, everything else held.
+
+    Moving the row's vector by t changes the loss by exactly :math:`2 \langle g, t \rangle + t' A t`. A view gives the halves of
+    gradient and curvature: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along` for a direction
+    across several, which may differ from row to row. A tower answers with the ``move`` of the same name, before it asks for other
+    slopes, so that everything that depends on its vectors stays in step. The arrays that slopes come in are the caller's to
+    change, and only good until the next call.
+
+    The view of a whole side is :class:`everypair.objective.Side`. Each combinator of towers gives its parts a view made from its
+    own: the same problem, in the part's rows and dimensions.
+    """
+
+    workers: Workers
+    dtype: np.dtype
+    n_rows: int
+    own: Vectors | None = None  # the tower's vectors, where the view keeps them
+
+    @abstractmethod
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature of the loss with respect to ``phi_f`` of each row."""
+
+    @abstractmethod
+    def move(self, f: int, delta: np.ndarray) -> None:
+        """``phi_f += delta``."""
+
+    @abstractmethod
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature for moving each row's vector along ``tangent[c]``, whose first entry is dimension
+        ``at``."""
+
+    @abstractmethod
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        """Half gradients and half curvatures for two dimensions, as the state that :mod:`everypair.kernels.pairs` describes;
+        ``phi`` is what the tower's own ``phi_f`` is now."""
+        state = np.zeros((self.n_rows, 8), self.dtype)
+        g_f, h_ff = (x.copy() for x in self.slopes(f))
+        g_q, h_qq = (x.copy() for x in self.slopes(q))
+        both = np.zeros((self.n_rows, abs(q - f) + 1), self.dtype)
+        both[:, 0] = both[:, -1] = 1.0
+        _, h = self.slopes_along(both, min(f, q))
+        for column, x in zip((G_F, G_Q, H_FF, H_FQ, H_QQ, PHI), (g_f, g_q, h_ff, (h - h_ff - h_qq) / 2, h_qq, phi), strict=True):
+            state[:, column] = x
+        return state
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        """``phi_f += delta_f`` and ``phi_q += delta_q``."""
+        for dimension, delta in ((f, delta_f), (q, delta_q)):
+            self.slopes(dimension)  # a move follows the slopes it answers
+            self.move(dimension, delta)
+
+    def track(self, f: int) -> None:  # noqa: B027
+        """A hint that the slopes of this dimension will be asked for again and again."""
+
+    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
+        """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""
+        return False
