@@ -17,8 +17,9 @@ from everypair.models.tower_model import TowerModel
 from everypair.objective import ObjectiveValue
 from everypair.parallel import Workers
 from everypair.solver import ICD
+from everypair.towers import Concat, Embedding, Linear, Lookup, Product, Sum
 
-MODELS = ["MF", "MFSI", "FM", "PARAFAC", "PARAFAC all", "Tucker", "Tucker all"]
+MODELS = ["MF", "MFSI", "FM", "PARAFAC", "PARAFAC all", "Tucker", "Tucker all", "sum of towers", "towers of towers"]
 CONFIDENCES = ["above", "below", "equal", "mixed", "one"]
 Order = Iterator[tuple[str, tuple[int, ...]]]
 
@@ -167,7 +168,8 @@ def make(
         "random_state": seed,
     }
     context_weight, item_weight = feedback.total_weight(alpha0)
-    maker = {"MF": _mf, "MFSI": _features, "FM": _features, "PARAFAC": _tensor, "Tucker": _tensor}[name.split()[0]]
+    makers = {"MF": _mf, "MFSI": _features, "FM": _features, "PARAFAC": _tensor, "Tucker": _tensor, "sum": _sum, "towers": _nested}
+    maker = makers[name.split()[0]]
     tensor = () if contexts is None else (contexts, sizes)
     problem = maker(name, random, feedback, options, context_weight, item_weight, *tensor)
     problem.raw = {"cells": cells, "y": y, "alpha": alpha, "m": m, "n": n}
@@ -221,6 +223,52 @@ def _features(name: str, random: Any, feedback: ep.Feedback, options: Any, m: np
     order = {"b": _entries("b"), "w": _entries("w"), "W": _rows("W"), "h": _entries("h"), "H": _rows("H")}
     weights = {"b": m.sum(), "w": x2, "h": z2, **weights}
     return Problem(name, ep.FM, feedback, options, arguments, reference.fm(X, Z), weights, order)
+
+
+def _levels(random: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Levels with one missing now and then."""
+    return np.where(random.random(n) < 0.9, random.integers(0, size, n), -1)
+
+
+def _one_hot(codes: np.ndarray, size: int) -> np.ndarray:
+    return np.eye(size + 1)[codes][:, :size]  # -1 is the last row: nothing
+
+
+def _sum(name: str, random: Any, feedback: ep.Feedback, options: Any, m: np.ndarray, n: np.ndarray) -> Problem:
+    """``<p_a + x W, h>``: both parts of a dimension before the next."""
+    k, a, size = options.pop("factors"), _levels(random, feedback.n_contexts, 3), 3
+    tags = random_features(random, feedback.n_contexts)["tags"]
+    A, X = _one_hot(a, size), tags.toarray()
+    options["context"] = Sum(Embedding(k, "a", name="P"), Linear(k, "tags", name="W"))
+    options["item"] = Embedding(k, name="H")
+    arguments = {"contexts": {"a": ep.Levels(a, size), "tags": tags}}
+
+    def score(p: dict[str, np.ndarray]) -> np.ndarray:
+        return (A @ p["P"] + X @ p["W"]) @ p["H"].T
+
+    def both(p: dict[str, np.ndarray]) -> Order:
+        return ((letter, (r, f)) for f in range(k) for letter in ("P", "W") for r in range(len(p[letter])))
+
+    weights = {"P": (A.T @ m)[:, None], "W": ((X**2).T @ m)[:, None], "H": n[:, None]}
+    return Problem(name, ep.Separable, feedback, options, arguments, score, weights, {"PW": both, "H": _rows("H")})
+
+
+def _nested(name: str, random: Any, feedback: ep.Feedback, options: Any, m: np.ndarray, n: np.ndarray) -> Problem:
+    """``<p_a, h1> + <(x_a W) * v_b, h2>``: towers of towers of towers."""
+    k, a, b = options.pop("factors"), *(_levels(random, feedback.n_contexts, size) for size in (3, 2))
+    A, B, x = _one_hot(a, 3), _one_hot(b, 2), random.normal(size=(3, 2))
+    product = Product(Lookup("a", Linear(k, "x", name="W")), Embedding(k, "b", name="V"))
+    options["context"] = Concat(Embedding(k, "a", name="P"), product)
+    options["item"] = Embedding(2 * k, name="H")
+    arguments = {"contexts": {"a": ep.Levels(a, 3, {"x": x}), "b": ep.Levels(b, 2)}}
+
+    def score(p: dict[str, np.ndarray]) -> np.ndarray:
+        return np.hstack([A @ p["P"], (A @ x @ p["W"]) * (B @ p["V"])]) @ p["H"].T
+
+    by_level = A.T @ m
+    weights = {"P": by_level[:, None], "W": ((x**2).T @ by_level)[:, None], "V": (B.T @ m)[:, None], "H": n[:, None]}
+    order = {letter: _rows(letter) for letter in ("P", "W", "V", "H")}
+    return Problem(name, ep.Separable, feedback, options, arguments, score, weights, order)
 
 
 def _combinations(random: np.random.Generator, n_contexts: int, complete: bool) -> tuple[np.ndarray, tuple[int, ...]]:

@@ -2,76 +2,61 @@ r"""The L2 weight of every parameter.
 
 A row (of W, H, ...) has :math:`\lambda \cdot (\text{weight of the row})^{\text{exponent}}`, where the weight of a context is its
 number of observed pairs plus :math:`\alpha_0 m_c \sum_i n_i`, the weight of a feature is the sum of :math:`x^2` times that over
-its contexts, a level of a tensor variable counts as a one-hot feature, and b and the core as a feature that every context
+its contexts, a level of a column counts as a one-hot feature, and b and the core as a feature that every context
 has. Exponent 0 is plain L2, as in the paper; 1 is frequency scaling.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Values
+from everypair.parameter import Parameter
+
+
+class Request(NamedTuple):
+    """A parameter that needs its L2 weight: by the name of a field, what the field's part of it weighs in the loss."""
+
+    name: str
+    weights: dict[str | None, Values]
+    parameter: Parameter
+    featured: bool  # fields of features, which users name
 
 
 class Regularization:
     """The user's ``regularization`` and exponent, resolved for the parameters of a model.
 
-    A mapping may name ``"letter.field"``, a field, a letter, or "default": the most specific entry counts.
+    A mapping may name ``"parameter.field"``, a field, a parameter, or "default": the most specific entry counts.
     """
 
     def __init__(self, given: Any, exponent: float) -> None:
         self._exponent = exponent
+        self._requests: list[Request] = []
         self._used: set[str] = set()
-        self._asked: list[tuple[str, str | None]] = []
         if isinstance(given, Mapping):
             self._given = {str(key): check.number(f"regularization[{key!r}]", v, low=0.0) for key, v in given.items()}
         else:
             self._given = {"default": check.number("regularization", given, low=0.0)}
-
-    def strength(self, letter: str, field: str | None = None) -> float:
-        """lambda for a parameter, in a field if it has fields."""
-        field = None if field == letter else field  # a parameter named after its column
-        keys = [letter, "default"] if field is None else [f"{letter}.{field}", field, letter, "default"]
-        self._asked.append((letter, field))
-        found = [key for key in keys if key in self._given]
-        self._used.update(found)
-        if found:
-            return self._given[found[0]]
-        raise ValueError(
-            f"regularization says nothing about {letter!r}{'' if field is None else f' of field {field!r}'}: it has "
-            f"{', '.join(map(repr, self._given))}. Add one of {', '.join(map(repr, keys))}."
-        )
-
-    def of(self, letter: str, weight: Values, field: str | None = None) -> Values:
-        """L2 weights for rows of the given weight: a number if all are the same."""
-        return self._scale(self.strength(letter, field), weight)
-
-    def of_features(self, letter: str, weights: dict[str, np.ndarray]) -> Values:
-        """L2 weights for features, given their weights by field."""
-        parts = [self.of(letter, weight, field) for field, weight in weights.items()]
-        if all(np.ndim(part) == 0 and part == parts[0] for part in parts):
-            return parts[0]
-        return np.concatenate([np.broadcast_to(p, len(w)) for p, w in zip(parts, weights.values(), strict=True)])
 
     @property
     def by_weight(self) -> bool:
         """Whether what a row weighs in the loss matters."""
         return self._exponent > 0.0
 
-    def finish(self) -> None:
-        """Refuse entries that no parameter or field has asked for, or that are both a parameter and a field of another."""
-        for key in self._given:
-            as_parameter = {(letter, field) for letter, field in self._asked if letter == key}
-            as_field = {(letter, field) for letter, field in self._asked if field == key}
-            if as_parameter and as_field:
-                raise ValueError(
-                    f"regularization[{key!r}] is ambiguous: {key!r} is the name of a parameter and the name of a field. "
-                    f"Rename the field, or say 'parameter.field'."
-                )
+    def ask(self, name: str, parameter: Parameter, weight: Values | Mapping[str, np.ndarray], field: str | None) -> None:
+        """Ask for a parameter's L2 weight: it is set by :meth:`settle`, when all names are known."""
+        weights: dict[str | None, Values] = {**weight} if isinstance(weight, Mapping) else {field: weight}
+        self._requests.append(Request(name, weights, parameter, isinstance(weight, Mapping)))
+
+    def settle(self) -> None:
+        """Set the L2 weights of all parameters; refuse entries that none of them has use for."""
+        names = {request.name for request in self._requests}
+        for request in self._requests:
+            request.parameter.penalty = self._penalty(request, names)
         unknown = set(self._given) - self._used - {"default"}
         if unknown:
             known = ", ".join(sorted(map(repr, self._used))) or "none"
@@ -79,6 +64,33 @@ class Regularization:
                 f"regularization names {', '.join(sorted(map(repr, unknown)))}, which no parameter or field of this fit answers "
                 f"to (matched: {known})."
             )
+
+    def _penalty(self, request: Request, names: set[str]) -> Values:
+        parts = [self._scale(self._strength(request, field, names), weight) for field, weight in request.weights.items()]
+        if len(parts) == 1 or all(np.ndim(part) == 0 and part == parts[0] for part in parts):
+            return parts[0]
+        lengths = [np.size(weight) for weight in request.weights.values()]
+        return np.concatenate([np.broadcast_to(part, n) for part, n in zip(parts, lengths, strict=True)])
+
+    def _strength(self, request: Request, field: str | None, names: set[str]) -> float:
+        """lambda for a parameter, in a field if it has fields."""
+        name = request.name
+        keys = [name, "default"] if field in (None, name) else [f"{name}.{field}", str(field), name, "default"]
+        if field in names - {name}:  # the parameter of that name is meant
+            if field in self._given and request.featured:
+                raise ValueError(
+                    f"regularization[{field!r}] is ambiguous: {field!r} is the name of a parameter, and of a field of {name!r}. "
+                    f"Rename the field, or say {f'{name}.{field}'!r}."
+                )
+            keys.remove(str(field))
+        found = [key for key in keys if key in self._given]
+        self._used.update(found)
+        if found:
+            return self._given[found[0]]
+        raise ValueError(
+            f"regularization says nothing about {name!r}{'' if field is None else f' of field {field!r}'}: it has "
+            f"{', '.join(map(repr, self._given))}. Add one of {', '.join(map(repr, keys))}."
+        )
 
     def _scale(self, strength: float, weight: Values) -> Values:
         if self._exponent == 0.0 or strength == 0.0:

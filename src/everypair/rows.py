@@ -20,7 +20,7 @@ class Levels:
     Parameters
     ----------
     codes : array of integers
-        The level of each row, from 0.
+        The level of each row, from 0; -1 for none (no previous item, say), which has the zero vector.
     n : int, optional
         Number of levels; by default, the largest plus one.
     columns : mapping, optional
@@ -36,20 +36,32 @@ class Levels:
 
     def __init__(self, codes: Any, n: int | None = None, columns: Mapping[str, Any] | None = None) -> None:
         n = None if n is None else check.integer("n", n, low=1)
-        self.codes = np.ascontiguousarray(check.indices("codes", codes, n))
+        self.codes = np.ascontiguousarray(level_codes("codes", codes, n))
         described = {} if columns is None else as_columns("columns", columns)
         counts = {len_of(column) for column in described.values()}
         if len(counts) > 1 or (counts and n is not None and counts != {n}):
             given = {name: len_of(column) for name, column in described.items()}
             raise ValueError(f"columns must have one row per level{'' if n is None else f' ({n})'}, got {given}.")
         self.n = n or (counts.pop() if counts else int(self.codes.max(initial=0)) + 1)
-        check.indices("codes", self.codes, self.n)
+        level_codes("codes", self.codes, self.n)
+        self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each level's rows begin, and the rows, level by level."""
-        return grouped(self.codes, self.n, np.int64)
+        if not self.missing:
+            return grouped(self.codes, self.n, np.int64)
+        indptr, rows = grouped(self.codes + 1, self.n + 1, np.int64)
+        return indptr[1:] - indptr[1], rows[indptr[1] :]
+
+    def spread(self, of_levels: np.ndarray) -> np.ndarray:
+        """To each row what belongs to its level; zero to rows without one."""
+        return with_none(of_levels)[self.codes] if self.missing else of_levels[self.codes]
+
+    def sum(self, of_rows: np.ndarray) -> np.ndarray:
+        """For each level, the sum over its rows."""
+        return np.bincount(self.codes + 1, of_rows, self.n + 1)[1:]
 
     def rows(self, name: str) -> Rows:
         """The levels as rows of their own."""
@@ -85,7 +97,7 @@ class Rows:
     n : int
     columns : mapping
     index : array of integers, optional
-        Which of the ``size`` rows of the fit these are; by default they are those, all of them. None: none of them.
+        Which of the ``size`` rows of the fit these are, -1 for none; by default they are those, all of them. None: not known.
     """
 
     def __init__(
@@ -116,16 +128,16 @@ class Rows:
     def features(self, names: Sequence[str] = ()) -> Features:
         """Columns as fields of features, levels as one feature each; by default all, or the row itself where there is none."""
         if not names and not self.columns:
-            index = np.arange(self.size)[self.checked_index()]
-            return Features({self.name: _one_hot(index, self.size)})
+            index = self.checked_index()
+            return Features({self.name: _one_hot(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
     def checked_index(self) -> np.ndarray | slice:
         """Which rows of the fit these are."""
         if self.index is None:
             raise ValueError(
-                f"there is a vector for each {self.name} of the fit, so rows must say which they are: give their numbers, "
-                f"as {self.name!r} beside the other columns."
+                f"there is a vector for each {self.name} of the fit, so rows must say which they are: give their numbers as "
+                f"{self.name!r} beside the other columns, -1 for a new {self.name}, which has the zero vector."
             )
         return self.index
 
@@ -139,7 +151,7 @@ class Rows:
         columns = {
             name: column[index] if isinstance(column, np.ndarray) else _take(column, index) for name, column in self.columns.items()
         }
-        where = None if self.index is None else np.arange(self.size)[self.index][index]
+        where = index if isinstance(self.index, slice) else None if self.index is None else self.index[index]
         return Rows(self.name, len(index), columns, where, self.size)
 
     def _column(self, name: str) -> Column:
@@ -184,7 +196,7 @@ def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
     index = None
     if isinstance(given, Mapping) and trained.name in given and trained.name not in trained.columns:
         given = dict(given)
-        index = check.indices(f"{argument}[{trained.name!r}]", given.pop(trained.name), trained.size)
+        index = level_codes(f"{argument}[{trained.name!r}]", given.pop(trained.name), trained.size)
     columns = as_columns(argument, given)
     if _widths(columns, trained) != _widths(trained.columns, trained):
         raise ValueError(
@@ -217,11 +229,25 @@ def _as_column(argument: str, name: str, column: Any) -> Column:
     if not sp.issparse(column) and (isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1):
         array = check.array(argument, column)
         if array.ndim == 1 and array.dtype.kind in "iu":
-            return Levels(check.indices(argument, array, None))
+            return Levels(level_codes(argument, array, None))
         if array.ndim == 1:
             return check.reals(argument, array, len(array))
         column = array
     return as_field(name, column)
+
+
+def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
+    """``codes`` as integers from -1 (none) to n - 1."""
+    array = check.array(argument, codes)
+    if array.dtype.kind != "i" or not array.size or array.min() != -1:
+        return check.indices(argument, array, n)
+    check.indices(argument, np.where(array == -1, 0, array), n)
+    return array.astype(np.int64, copy=False)
+
+
+def with_none(table: np.ndarray) -> np.ndarray:
+    """With a last entry that is zero: what -1 finds."""
+    return np.concatenate([table, np.zeros_like(table, shape=(1, *table.shape[1:]))])
 
 
 def len_of(column: Column) -> int:
@@ -231,7 +257,7 @@ def len_of(column: Column) -> int:
 def _level_of(argument: str, name: str, column: Column, trained: Column) -> Column:
     """A column of new rows; levels without a description are those of the fit."""
     if isinstance(trained, Levels) and isinstance(column, Levels) and not column.columns:
-        return trained.of(check.indices(f"{argument}[{name!r}]", column.codes, trained.n))
+        return trained.of(level_codes(f"{argument}[{name!r}]", column.codes, trained.n))
     return column
 
 
@@ -254,4 +280,6 @@ def _take(column: Column, index: np.ndarray) -> Column:
 
 
 def _one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
-    return sp.csr_array((np.ones(len(codes)), codes, np.arange(len(codes) + 1)), shape=(len(codes), n))
+    """A feature per level; a row without a level has none."""
+    there = codes >= 0
+    return sp.csr_array((np.ones(int(there.sum())), codes[there], np.append(0, np.cumsum(there))), shape=(len(codes), n))

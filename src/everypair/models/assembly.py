@@ -44,7 +44,7 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     contexts_tower = context.bind(site("context", contexts, feedback.context_count, m, n.sum()))
     n_contexts = contexts_tower.n_combinations if isinstance(contexts_tower, Modes) and contexts_tower.complete else m.sum()
     items_tower = item.bind(site("item", items, feedback.item_count, n, n_contexts))
-    plan.regularization.finish()
+    plan.regularization.settle()
     return {"context": contexts_tower, "item": items_tower}
 
 

@@ -5,6 +5,7 @@ towers. The files ``embedding``, ``linear``, ``machine``, ``product`` and ``core
 Derive from ``Smooth`` to write your own.
 """
 
+from everypair.parameter import Parameter
 from everypair.towers.base import Tower
 from everypair.towers.concat import Concat
 from everypair.towers.constant import Constant
@@ -13,7 +14,6 @@ from everypair.towers.embedding import Embedding
 from everypair.towers.linear import Linear
 from everypair.towers.lookup import Lookup
 from everypair.towers.machine import Machine
-from everypair.towers.parameter import Parameter
 from everypair.towers.product import Product
 from everypair.towers.site import Settings, Site
 from everypair.towers.smooth import Coordinates, Derivatives, Smooth

@@ -12,8 +12,8 @@ import numpy as np
 
 from everypair.feedback import Values
 from everypair.parallel import SERIAL, Workers
+from everypair.parameter import Parameter
 from everypair.rows import Rows, rows_like
-from everypair.towers.parameter import Parameter
 from everypair.towers.site import Settings, Site
 from everypair.vectors import Vectors
 from everypair.view import View

@@ -13,13 +13,13 @@ import numpy as np
 from everypair import validation as check
 from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
-from everypair.rows import Rows
+from everypair.parameter import Parameter
+from everypair.rows import Rows, with_none
 from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.kron import KronField, StackedField
 from everypair.towers.lookup import Lookup
 from everypair.towers.modes import Modes
-from everypair.towers.parameter import Parameter
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import View
@@ -199,7 +199,7 @@ def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.n
     if isinstance(tower, Lookup):
         levels = rows.levels(tower.column)
         if levels.columns is tower.levels.columns:
-            return tower.table(), levels.codes
+            return with_none(tower.table()) if levels.missing else tower.table(), levels.codes
     return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 

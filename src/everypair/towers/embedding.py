@@ -9,10 +9,10 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Values
 from everypair.parallel import Workers
-from everypair.rows import Rows
+from everypair.parameter import Parameter
+from everypair.rows import Rows, with_none
 from everypair.towers.base import Tower
 from everypair.towers.lookup import Lookup
-from everypair.towers.parameter import Parameter
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import View
@@ -51,11 +51,11 @@ class Embedding(Tower):
         self.parameters[name] = self._W
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        return Vectors(rows=self._W.value[rows.checked_index()])
+        return Vectors(rows=_at(self._W.value, rows.checked_index()))
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         index = rows.checked_index()
-        return lambda f: self._W.value[:, f][index]
+        return lambda f: _at(self._W.value[:, f], index)
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         return lambda index: self._W.value[index]
@@ -98,3 +98,7 @@ class Embedding(Tower):
             W[start:stop, at] = W[start:stop, at] @ Q
 
         workers.chunks(len(W), some)
+
+
+def _at(table: np.ndarray, index: np.ndarray | slice) -> np.ndarray:
+    return table[index] if isinstance(index, slice) or index.min(initial=0) >= 0 else with_none(table)[index]

@@ -11,10 +11,10 @@ from everypair import validation as check
 from everypair.features import Features, Field, feature_weights, require_squares
 from everypair.feedback import Values
 from everypair.parallel import SERIAL, Workers
+from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
-from everypair.towers.parameter import Parameter
 from everypair.towers.site import Site
 from everypair.vectors import Vectors, turn
 from everypair.view import View
@@ -93,7 +93,7 @@ class Linear(FeatureTower):
         name, weights = self.read(site)
         name = self.name or name
         W = site.normal((self.features.n_features, self.n_dims), self.n_dims).T.copy(order="C")
-        self._W = site.new(name, W, site.regularization.of_features(name, weights), transposed=True)
+        self._W = site.parameter(name, W, weights, transposed=True)
         self.parameters[name] = self._W
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:

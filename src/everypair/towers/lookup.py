@@ -11,7 +11,7 @@ from everypair.kernels.columns import gather_levels, gather_states
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.objective import tiny
 from everypair.parallel import Workers
-from everypair.rows import Levels, Rows
+from everypair.rows import Levels, Rows, with_none
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
@@ -64,15 +64,15 @@ class Lookup(Tower):
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         levels, inner = self._read(rows)
-        return Vectors(rows=self.tower.evaluate(inner, workers).rows[levels.codes])
+        return Vectors(rows=levels.spread(self.tower.evaluate(inner, workers).rows))
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         levels, inner = self._read(rows)
         inside = self.tower.dimensions(inner, workers)
-        return lambda f: inside(f)[levels.codes]
+        return lambda f: levels.spread(inside(f))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        table = self.tower.vectors().rows
+        table = with_none(self.table())
         return lambda index: table[self.levels.codes[index]]
 
     def _read(self, rows: Rows) -> tuple[Levels, Rows]:
@@ -142,10 +142,10 @@ class LevelView(View):
         if self._vectors is not None:
             self._vectors.dims[f] += delta
             self._vectors.dims_changed()
-        self._view.move(f, delta.astype(self.dtype)[self._levels.codes])
+        self._view.move(f, self._spread(delta))
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        g, h = self._gather(*self._view.slopes_along(tangent[self._levels.codes], at))
+        g, h = self._gather(*self._view.slopes_along(self._spread(tangent), at))
         if self._implicit is not None and self._vectors is not None:
             t, dims = tangent.astype(np.float64), slice(at, at + tangent.shape[1])
             Mt = t @ self._implicit[dims]
@@ -156,13 +156,12 @@ class LevelView(View):
         if self._vectors is not None:
             self._vectors.dims[at : at + tangent.shape[1]] += tangent.T * delta
             self._vectors.dims_changed()
-        codes = self._levels.codes
-        self._view.move_along(tangent[codes], delta.astype(self.dtype)[codes], at)
+        self._view.move_along(self._spread(tangent), self._spread(delta), at)
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
-        codes, (indptr, rows) = self._levels.codes, self._levels.groups
+        indptr, rows = self._levels.groups
         state = np.zeros((self.n_rows, 8), np.float64)
-        given = self._view.slopes_pair(f, q, phi[codes])
+        given = self._view.slopes_pair(f, q, self._spread(phi))
         self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, given, state)
         if self._implicit is not None and self._vectors is not None:
             M, own = self._implicit, self._vectors.dims
@@ -177,11 +176,13 @@ class LevelView(View):
             self._vectors.dims[f] += delta_f
             self._vectors.dims[q] += delta_q
             self._vectors.dims_changed()
-        codes = self._levels.codes
-        self._view.move_pair(f, q, delta_f.astype(self.dtype)[codes], delta_q.astype(self.dtype)[codes])
+        self._view.move_pair(f, q, self._spread(delta_f), self._spread(delta_q))
 
     def track(self, f: int) -> None:
         self._view.track(f)
+
+    def _spread(self, of_levels: np.ndarray) -> np.ndarray:
+        return self._levels.spread(of_levels.astype(self.dtype, copy=False))
 
     def _gather(self, g: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         indptr, rows = self._levels.groups

@@ -55,8 +55,8 @@ class Machine(FeatureTower):
         self._q, self._one = (k, k + 1) if bias else (k + 1, k)
         W = site.normal((self.features.n_features, k), k).T.copy(order="C")
         self._b = site.parameter(global_bias[0], site.zeros(1), site.weight.sum()) if bias else None
-        self._w = site.new(linear, site.zeros(W.shape[1]), site.regularization.of_features(linear, weights))
-        self._W = site.new(factors, W, site.regularization.of_features(factors, weights), transposed=True)
+        self._w = site.parameter(linear, site.zeros(W.shape[1]), weights)
+        self._W = site.parameter(factors, W, weights, transposed=True)
         self.parameters = {linear: self._w, factors: self._W}
         if self._b is not None:
             self.parameters = {global_bias[0]: self._b, **self.parameters}

@@ -110,6 +110,7 @@ def _check_complete(site: Site, columns: list[str]) -> None:
             "not listed and would have none. Use combinations='observed', or feedback without them."
         )
     contexts = np.stack([site.rows.levels(column).codes for column in columns], axis=1)
+    check.refuse("with combinations='all', a level", contexts < 0, contexts, "not be missing")
     rows, counts = np.unique(contexts, axis=0, return_counts=True)
     if len(rows) < len(contexts):
         which = int(np.argmax(counts > 1))

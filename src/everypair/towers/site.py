@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from everypair.feedback import Values
+from everypair.parameter import Parameter
 from everypair.regularization import Regularization
 from everypair.rows import Rows
-from everypair.towers.parameter import Parameter
 
 
 class Settings(NamedTuple):
@@ -85,23 +86,24 @@ class Site:
     def levels(self, column: str, unobserved: float | None = None) -> Site:
         """The site of a tower over the levels of a column; ``unobserved``: what each level weighs, if not what its rows do."""
         levels = self.rows.levels(column)
+        rest = levels.sum(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
+        return replace(self, rows=levels.rows(column), observed=levels.sum(self.observed), unobserved=rest, whole=False)
 
-        def of_levels(weight: np.ndarray) -> np.ndarray:
-            return np.bincount(levels.codes, weight, levels.n)
-
-        rest = of_levels(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
-        return replace(self, rows=levels.rows(column), observed=of_levels(self.observed), unobserved=rest, whole=False)
-
-    def parameter(self, name: str, value: np.ndarray, weight: Values, field: str | None = None) -> Parameter:
-        """A parameter with its L2 weight, given what its entries weigh in the loss."""
-        return self.new(name, value, self.regularization.of(name, weight, field))
-
-    def new(self, name: str, value: np.ndarray, penalty: Values, transposed: bool = False) -> Parameter:
-        """A parameter under a name that no other has."""
+    def parameter(
+        self,
+        name: str,
+        value: np.ndarray,
+        weight: Values | Mapping[str, np.ndarray],
+        field: str | None = None,
+        transposed: bool = False,
+    ) -> Parameter:
+        """A new parameter, given what its entries weigh in the loss: by field, for one that has a row for each feature."""
         if name in self.names:
             raise ValueError(f"two towers have a parameter named {name!r}: give one of them another, with name=...")
         self.names.add(name)
-        return Parameter(value, penalty, transposed=transposed)
+        parameter = Parameter(value, transposed=transposed)
+        self.regularization.ask(name, parameter, weight, field)
+        return parameter
 
     def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
         """Random start values; ``factors``: how many terms of a score the parameter takes part in."""

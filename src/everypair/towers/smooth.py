@@ -156,25 +156,28 @@ class Smooth(Tower):
         size = curvature + _total(at, np.abs(bend), p)
         curvature = np.where(newton > tiny(view.dtype) * size, newton, curvature)
         step = np.divide(-self.settings.step_size * slope, curvature, out=np.zeros_like(theta), where=curvature > 0.0)
-        self._step_down(view, at, theta, step, l2)
+        self._step_down(view, at, slice(d.start, d.start + first.shape[1]), theta, step, l2)
 
-    def _step_down(self, view: View, at: Coordinates, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
+    def _step_down(self, view: View, at: Coordinates, dims: slice, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
         """Take the steps, each halved until its part of the loss falls; none if that does not help."""
-        before = self.evaluate(self.rows, view.workers).rows
+        before = self._some(dims)
         for trial in range(HALVINGS + 1):
             target = (theta + step).astype(self._dtype)
             self._set(at, target)
-            moved = self.evaluate(self.rows, view.workers).rows - before
-            g, h = view.slopes_along(moved)
+            moved = self._some(dims) - before
+            g, h = view.slopes_along(moved, dims.start)
             change = _total(at, 2.0 * g.astype(np.float64) + h, self._p) + l2 * (
                 np.square(target, dtype=np.float64) - theta * theta
             )
             worse = ~(change <= 0.0) & (step != 0.0)
             if not worse.any():
-                view.move_along(moved, np.ones(view.n_rows, view.dtype))
+                view.move_along(moved, np.ones(view.n_rows, view.dtype), dims.start)
                 return
             step = np.where(worse, 0.5 * step if trial < HALVINGS - 1 else 0.0, step)
         raise AssertionError("a step of zero raised the loss")
+
+    def _some(self, dims: slice) -> np.ndarray:
+        return np.ascontiguousarray(self.evaluate(self.rows, SERIAL).rows[:, dims])
 
     def _set(self, at: Coordinates, values: np.ndarray) -> None:
         array = self.parameters[self._names[at.name]].value

@@ -18,7 +18,7 @@ class Parameter:
     """
 
     value: np.ndarray
-    penalty: Values
+    penalty: Values = 0.0
     fixed: bool = False
     transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
 

@@ -1,0 +1,117 @@
+"""A tower of one's own: what was taken last matters less and less as time goes by, at a speed that depends on what it was.
+
+This is the code of docs/your-own-model.md, which explains it step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from common import draw, hit_rate, report, some
+
+import everypair as ep
+from everypair.rows import Rows
+from everypair.towers import Coordinates, Derivatives, Embedding, Product, Smooth, Sum
+
+
+# [tower]
+@dataclass(eq=False)
+class Fading(Smooth):
+    """phi_f(previous, gap) = exp(-exp(speed_previous) gap), the same in every dimension f."""
+
+    factors: int
+
+    @property
+    def n_dims(self) -> int:
+        return self.factors
+
+    def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
+        return {"speed": np.zeros(rows.levels("previous").n)}  # all fade at the same speed to begin with
+
+    def phi(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
+        faded = np.exp(-self.decay(p, rows))
+        return np.repeat(faded[:, None], self.factors, axis=1)
+
+    def decay(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
+        return np.exp(p["speed"][rows.levels("previous").codes]) * rows.values("gap")
+
+    # [tower]
+    # [derivatives]
+    def coordinates(self, p: dict[str, np.ndarray], rows: Rows) -> Iterator[Coordinates]:
+        yield Coordinates("speed", slice(None), entry=rows.levels("previous").codes)
+
+    def derivatives(self, p: dict[str, np.ndarray], rows: Rows, at: Coordinates) -> Derivatives:
+        d, phi = self.decay(p, rows)[:, None], self.phi(p, rows)
+        return Derivatives(first=-d * phi, second=(d * d - d) * phi)
+
+    # [derivatives]
+
+
+# [model]
+def model(factors: int, **options: Any) -> ep.Separable:
+    lately = Product(Embedding(factors, "previous"), Fading(factors))
+    return ep.Separable(context=Sum(Embedding(factors, "user"), lately), item=Embedding(factors), **options)
+
+
+# [model]
+
+
+def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
+    """The formula, pair by pair."""
+    out = np.empty((len(contexts["user"]), len(p["item"])))
+    for c, (u, j, gap) in enumerate(zip(contexts["user"], contexts["previous"], contexts["gap"], strict=True)):
+        for i, w in enumerate(p["item"]):
+            out[c, i] = w @ (p["user"][u] + np.exp(-np.exp(p["speed"][j]) * gap) * p["previous"][j])
+    return out
+
+
+def data(n: int = 20_000, n_users: int = 200, n_items: int = 100, seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Events: user, previous item and days since; the items taken; and the speed at which the previous item is forgotten."""
+    random = np.random.default_rng(seed)
+    speed = np.where(random.random(n_items) < 0.5, 2.0, -2.0)  # half are forgotten in hours, half in a week
+    user, previous = random.integers(0, n_users, n), random.integers(0, n_items, n)
+    gap = np.exp(random.normal(0.0, 2.0, n))
+    taste = 2.5 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
+    after = 8.0 * random.normal(size=(n_items, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
+    fresh = np.exp(-np.exp(speed[previous]) * gap)
+    return {"user": user, "previous": previous, "gap": gap}, draw(random, taste[user] + fresh[:, None] * after[previous]), speed
+
+
+def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
+    contexts, item, _ = data(n=16, n_users=3, n_items=5)
+    return ep.Feedback(np.arange(16), item, shape=(16, 5)), {"contexts": contexts}
+
+
+def main() -> None:
+    contexts, item, speed = data()
+    train, test = np.split(np.arange(len(item)), [18_000])
+    seen, unseen = some(contexts, train), some(contexts, test)
+    # [fit]
+    feedback = ep.Feedback(train, item[train], shape=(len(train), 100))
+    settings = {"unobserved_weight": 0.05, "regularization": 0.3, "epochs": 20}
+    fading = model(16, **settings).fit(feedback, contexts=seen)
+    ids, _ = fading.recommend([0, 1, 2], n=5)
+    # [fit]
+    user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings)
+    steady = ep.Separable(Sum(Embedding(16, "user"), Embedding(16, "previous")), Embedding(16), **settings)
+    rates = {}
+    for name, fitted, columns in [
+        ("user", user, ["user"]),
+        ("user + previous", steady, ["user", "previous"]),
+        ("user + previous, fading", fading, ["user", "previous", "gap"]),
+    ]:
+        if fitted is not fading:
+            fitted.fit(feedback, contexts={column: seen[column] for column in columns})
+        phi = fitted.context_vectors({column: unseen[column] for column in columns})
+        rates[name] = hit_rate(phi @ fitted.psi_.T, item[test])
+    report(rates, "held-out events")
+    learned = fading.parameters_["speed"]
+    print(f"learned speeds against the true ones: correlation {np.corrcoef(learned, speed)[0, 1]:.2f}")
+    print(f"the objective fell from {fading.history_[0].objective:,.0f} to {fading.history_[-1].objective:,.0f}; items: {ids[0]}")
+
+
+if __name__ == "__main__":
+    main()

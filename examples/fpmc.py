@@ -1,0 +1,69 @@
+"""FPMC: who, and what she took before (factorizing personalized Markov chains).
+
+    s(user, previous, item) = <u_user, a_item> + <v_previous, b_item>
+
+Two inner products side by side: the context is the user's vector beside that of the previous item, and an item has twice the
+dimensions. The first item of a user has no previous one: its level is -1, and its vector zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from common import draw, hit_rate, report, some
+
+import everypair as ep
+from everypair.towers import Concat, Embedding
+
+
+def model(factors: int, **options: Any) -> ep.Separable:
+    context = Concat(Embedding(factors, "user"), Embedding(factors, "previous"))
+    return ep.Separable(context=context, item=Embedding(2 * factors), **options)
+
+
+def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
+    """The formula, for every pair."""
+    k = p["user"].shape[1]
+    previous = np.where(contexts["previous"][:, None] >= 0, p["previous"][contexts["previous"]], 0.0)
+    return p["user"][contexts["user"]] @ p["item"][:, :k].T + previous @ p["item"][:, k:].T
+
+
+def data(n_users: int = 300, n_items: int = 200, length: int = 30, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Sequences: each item draws near ones after it, and each user has a taste."""
+    random = np.random.default_rng(seed)
+    taste = 1.5 * random.normal(size=(n_users, 8)) @ random.normal(size=(n_items, 8)).T / 8**0.5
+    after = 2.0 * random.normal(size=(n_items, 8)) @ random.normal(size=(n_items, 8)).T / 8**0.5
+    previous, item = np.full((length, n_users), -1), np.empty((length, n_users), int)
+    for t in range(length):
+        if t:
+            previous[t] = item[t - 1]
+        item[t] = draw(random, taste + np.where(previous[t][:, None] >= 0, after[previous[t]], 0.0))
+    user = np.tile(np.arange(n_users), length)
+    return {"user": user, "previous": previous.ravel()}, item.ravel()
+
+
+def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
+    contexts, item = data(n_users=3, n_items=5, length=5)
+    return ep.Feedback(np.arange(15), item, shape=(15, 5)), {"contexts": contexts}
+
+
+def main() -> None:
+    contexts, item = data()
+    last = len(item) - 300  # the last item of every user is for testing
+    train, test = np.arange(last), np.arange(last, len(item))
+    shape = (last, int(item.max()) + 1)
+    feedback = ep.Feedback(train, item[train], shape=shape)
+    seen = some(contexts, train)
+    settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 10}
+    fpmc = model(16, **settings).fit(feedback, contexts=seen)
+    by_user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings).fit(feedback, contexts={"user": seen["user"]})
+    rates = {
+        "user": hit_rate(by_user.context_vectors({"user": contexts["user"][test]}) @ by_user.psi_.T, item[test]),
+        "user and previous item (FPMC)": hit_rate(fpmc.context_vectors(some(contexts, test)) @ fpmc.psi_.T, item[test]),
+    }
+    report(rates, "the next item")
+
+
+if __name__ == "__main__":
+    main()

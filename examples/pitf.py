@@ -1,0 +1,62 @@
+"""PITF: which tag will a user give to an item (pairwise interaction tensor factorization)?
+
+    s(user, item, tag) = <u_user, a_tag> + <v_item, b_tag>
+
+The context is a user with an item in hand; what is recommended are tags. An interaction of user and item would be the same for
+all tags, so it does not rank them, and is left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from common import draw, hit_rate, report, some
+
+import everypair as ep
+from everypair.towers import Concat, Embedding
+
+
+def model(factors: int, **options: Any) -> ep.Separable:
+    context = Concat(Embedding(factors, "user"), Embedding(factors, "item"))
+    return ep.Separable(context=context, item=Embedding(2 * factors, name="tag"), **options)
+
+
+def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
+    """The formula, for every pair."""
+    by_user, by_item = np.hsplit(p["tag"], 2)
+    return p["user"][contexts["user"]] @ by_user.T + p["item"][contexts["item"]] @ by_item.T
+
+
+def data(n_posts: int = 8_000, n_users: int = 200, n_items: int = 150, n_tags: int = 80, seed: int = 0) -> tuple[Any, np.ndarray]:
+    """Posts: a user, an item, and a tag that suits the item in the user's words."""
+    random = np.random.default_rng(seed)
+    words = 2.0 * random.normal(size=(n_users, 5)) @ random.normal(size=(n_tags, 5)).T / 5**0.5
+    topics = 2.0 * random.normal(size=(n_items, 5)) @ random.normal(size=(n_tags, 5)).T / 5**0.5
+    user, item = random.integers(0, n_users, n_posts), random.integers(0, n_items, n_posts)
+    return {"user": user, "item": item}, draw(random, words[user] + topics[item])
+
+
+def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
+    contexts, tag = data(n_posts=14, n_users=3, n_items=4, n_tags=5)
+    return ep.Feedback(np.arange(14), tag, shape=(14, 5)), {"contexts": contexts}
+
+
+def main() -> None:
+    contexts, tag = data()
+    train, test = np.split(np.arange(len(tag)), [7_000])
+    feedback = ep.Feedback(train, tag[train], shape=(7_000, 80))
+    seen, unseen = some(contexts, train), some(contexts, test)
+    settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 10}
+    pitf = model(16, **settings).fit(feedback, contexts=seen)
+    rates = {}
+    for column in ("user", "item"):
+        alone = ep.Separable(Embedding(16, column), Embedding(16, name="tag"), **settings)
+        alone.fit(feedback, contexts={column: seen[column]})
+        rates[f"{column} alone"] = hit_rate(alone.context_vectors({column: unseen[column]}) @ alone.psi_.T, tag[test])
+    rates["user and item (PITF)"] = hit_rate(pitf.context_vectors(unseen) @ pitf.psi_.T, tag[test])
+    report(rates, "the tag of a post")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Time-aware MF: a user, and how she differs by the month.
+
+    s(user, month, item) = <u_user + v_user * t_month, w_item>
+
+The second term is PARAFAC's: what changes with the season changes for each user in her own measure. The first is there all year.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from common import draw, hit_rate, report, some
+
+import everypair as ep
+from everypair.towers import Embedding, Product, Sum
+
+
+def model(factors: int, **options: Any) -> ep.Separable:
+    seasonal = Product(Embedding(factors, "user", name="user x month"), Embedding(factors, "month"))
+    return ep.Separable(context=Sum(Embedding(factors, "user"), seasonal), item=Embedding(factors), **options)
+
+
+def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
+    """The formula, for every pair."""
+    user, month = contexts["user"], contexts["month"]
+    return (p["user"][user] + p["user x month"][user] * p["month"][month]) @ p["item"].T
+
+
+def data(n: int = 20_000, n_users: int = 200, n_items: int = 120, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Events: taste all year round, and seasonal topics that some users follow more than others."""
+    random = np.random.default_rng(seed)
+    user, month = random.integers(0, n_users, n), random.integers(0, 12, n)
+    taste = 1.5 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
+    topic = np.where(random.random(n_items) < 0.5, random.integers(0, 12, n_items), -1)  # the month of seasonal items
+    follows = random.gamma(1.0, 2.0, n_users)
+    season = np.where(topic[None, :] >= 0, np.cos(2 * np.pi * (month[:, None] - topic[None, :]) / 12), 0.0)
+    return {"user": user, "month": month}, draw(random, taste[user] + follows[user][:, None] * season)
+
+
+def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
+    contexts, item = data(n=16, n_users=3, n_items=5)
+    return ep.Feedback(np.arange(16), item, shape=(16, 5)), {"contexts": contexts}
+
+
+def main() -> None:
+    contexts, item = data()
+    train, test = np.split(np.arange(len(item)), [18_000])
+    feedback = ep.Feedback(train, item[train], shape=(18_000, 120))
+    seen, unseen = some(contexts, train), some(contexts, test)
+    settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 20}
+    aware = model(16, **settings).fit(feedback, contexts=seen)
+    user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings).fit(feedback, contexts={"user": seen["user"]})
+    rates = {
+        "user": hit_rate(user.context_vectors({"user": unseen["user"]}) @ user.psi_.T, item[test]),
+        "user + user x month": hit_rate(aware.context_vectors(unseen) @ aware.psi_.T, item[test]),
+    }
+    report(rates, "held-out events")
+
+
+if __name__ == "__main__":
+    main()
