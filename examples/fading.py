@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from common import draw, hit_rate, report, some
 
+# [imports]
 import everypair as ep
-from everypair.rows import Rows
-from everypair.towers import Coordinates, Derivatives, Embedding, Product, Smooth, Sum
+from everypair.towers import Coordinates, Derivatives, Embedding, Product, Rows, Smooth, Sum
+
+# [imports]
 
 
 # [tower]
@@ -48,6 +50,13 @@ class Fading(Smooth):
         return Derivatives(first=-d * phi, second=(d * d - d) * phi)
 
     # [derivatives]
+
+
+def check() -> None:
+    # [check]
+    contexts = {"user": [0, 1, 2, 1], "previous": [0, 1, 1, 2], "gap": [0.1, 2.0, 0.5, 1.0]}
+    ep.testing.check_tower(Fading(2), contexts)
+    # [check]
 
 
 # [model]

@@ -1,12 +1,162 @@
-"""What the README and the examples show works."""
+"""What the README, the documentation and the examples show works, and the examples agree with their formulas."""
 
 from __future__ import annotations
 
+import importlib
+import re
 import runpy
+import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from first_example import examples
+
+import everypair as ep
+from everypair import reference
+
+FOLDER = Path(__file__).parent.parent / "examples"
+MODELS = ["fpmc", "svdpp", "pitf", "parafac_four_way", "parafac_attributes", "text_vectors", "time_aware", "fading"]
+SETTINGS: dict[str, Any] = {"unobserved_weight": 0.2, "regularization": 0.1, "dtype": "float64"}
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield importlib.import_module(request.param)
+    for name in (*MODELS, "common"):
+        sys.modules.pop(name, None)
+
+
+def described(arguments: dict[str, Any]) -> tuple[Any, Any]:
+    return arguments.get("contexts"), arguments.get("items")
+
+
+@pytest.mark.parametrize("example", MODELS, indirect=True)
+def test_the_objective_is_that_of_the_formula(example: Any) -> None:
+    feedback, arguments = example.tiny()
+    model = example.model(2, epochs=6, **SETTINGS).fit(feedback, **arguments)
+    p, penalties = model.parameters_, dict.fromkeys(model.parameters_, 0.1)
+    scores = example.scores(p, *described(arguments))
+    np.testing.assert_allclose(model.phi_ @ model.psi_.T, scores, rtol=1e-9, atol=1e-9)
+    dense = reference.objective(scores, feedback, 0.2, p, penalties)
+    np.testing.assert_allclose(model.history_[-1].objective, dense.objective, rtol=1e-9)
+    objectives = [epoch.objective for epoch in model.history_]
+    assert objectives == sorted(objectives, reverse=True)
+
+
+@pytest.mark.parametrize("example", MODELS, indirect=True)
+def test_each_parameter_reaches_the_exact_minimum(example: Any) -> None:
+    """All other parameters held: the scores are linear in one of them, and its best value solves linear equations."""
+    feedback, arguments = example.tiny()
+    start = example.model(2, epochs=2, **SETTINGS).fit(feedback, **arguments).parameters_
+    for name in start:
+        if name == "speed":  # not linear: see below
+            continue
+        held = {other: value for other, value in start.items() if other != name}
+        model = example.model(2, epochs=400, **SETTINGS).fit(feedback, fixed=held, **arguments)
+        expected = exact(example, feedback, arguments, start, name)
+        np.testing.assert_allclose(model.parameters_[name], expected, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def exact(example: Any, feedback: ep.Feedback, arguments: Any, p: dict[str, np.ndarray], name: str) -> np.ndarray:
+    """The minimum over one parameter, by the normal equations over every pair."""
+    p = {key: np.array(value, float) for key, value in p.items()}
+    value = p[name]
+    value[...] = 0.0
+    base = example.scores(p, *described(arguments)).ravel()
+    columns = []
+    for index in np.ndindex(*value.shape):
+        value[index] = 1.0
+        columns.append(example.scores(p, *described(arguments)).ravel() - base)
+        value[index] = 0.0
+    X = np.array(columns).T
+    alpha, b, unobserved = (x.ravel() for x in reference._dense(feedback))
+    weight = alpha + 0.2 * unobserved
+    A = X.T @ (weight[:, None] * X) + 0.1 * np.eye(X.shape[1])
+    return np.linalg.solve(A, X.T @ (b - weight * base)).reshape(value.shape)
+
+
+@pytest.mark.parametrize("example", ["fading"], indirect=True)
+def test_a_tower_of_ones_own(example: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tower of the tutorial is right, and nothing is left to gain by its nonlinear parameter."""
+    feedback, arguments = example.tiny()
+    example.check()
+    ep.testing.check_tower(example.Fading(2), arguments["contexts"])
+    right = example.Fading.derivatives
+
+    def turned_around(*args: Any) -> Any:
+        d = right(*args)
+        return d._replace(second=-d.second)
+
+    monkeypatch.setattr(example.Fading, "derivatives", turned_around)
+    with pytest.raises(AssertionError) as caught:
+        example.check()
+    page = (FOLDER.parent / "docs" / "your-own-model.md").read_text()
+    assert str(caught.value) in " ".join(page.split())
+    monkeypatch.setattr(example.Fading, "derivatives", right)
+    model = example.model(2, epochs=300, **SETTINGS).fit(feedback, **arguments)
+    p = {name: np.array(value, float) for name, value in model.parameters_.items()}
+
+    def objective() -> float:
+        scores = example.scores(p, arguments["contexts"])
+        return reference.objective(scores, feedback, 0.2, p, dict.fromkeys(p, 0.1)).objective
+
+    best = objective()
+    for j in range(len(p["speed"])):
+        for step in (1e-3, -1e-3):
+            p["speed"][j] += step
+            assert objective() >= best - 1e-7
+            p["speed"][j] -= step
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("example", MODELS, indirect=True)
+def test_examples_show_what_they_say(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model of the example is better than what it is compared with."""
+    example.main()
+    lines = capsys.readouterr().out.splitlines()
+    rates = {line[:34].strip(): float(line.split()[-1]) for line in lines if line.startswith("  ")}
+    ours = {name: rate for name, rate in rates.items() if any(word in name for word in BETTER)}
+    others = {name: rate for name, rate in rates.items() if name not in ours}
+    assert ours
+    assert others
+    for name, rate in ours.items():
+        group = name.split(":")[0] if ":" in name else ""
+        assert rate > max(other for key, other in others.items() if key.startswith(group)), rates
+
+
+def test_the_code_in_the_documentation_is_tested_code() -> None:
+    include = runpy.run_path(str(FOLDER.parent / "docs" / "include.py"))
+    pages = sorted((FOLDER.parent / "docs").glob("*.md"))
+    assert sum(len(include["BLOCK"].findall(page.read_text())) for page in pages) >= 6
+    for page in pages:
+        assert include["updated"](page.read_text()) == page.read_text(), f"{page.name}: run python docs/include.py"
+
+
+def test_the_models_page() -> None:
+    """The towers it says a model is made of are those of the model."""
+    page = (FOLDER.parent / "docs" / "models.md").read_text()
+    k, k1, k2, k3 = 3, 2, 3, 2
+    random = np.random.default_rng(0)
+    feedback = ep.Feedback(*np.nonzero(random.random((6, 5)) < 0.5), shape=(6, 5))
+    levels = np.stack([np.arange(6) // 2, np.arange(6) % 2], axis=1)
+    blocks = re.findall(r"```python\n(.*?)# (ep\.\w+\(.*?\))\n```", page, re.DOTALL)
+    assert len(blocks) == 5
+    for towers, built_in in blocks:
+        names = {"ep": ep, "k": k, "k1": k1, "k2": k2, "k3": k3, **{name: getattr(ep.towers, name) for name in ep.towers.__all__}}
+        separable, model = eval(towers.strip(), names), eval(built_in, names)
+        tensor = isinstance(model, ep.PARAFAC | ep.Tucker)
+        features = {} if isinstance(model, ep.MF) else {"contexts": np.eye(6), "items": np.eye(5)}
+        model.fit(feedback, **({"contexts": levels} if tensor else features))
+        separable.set_params(field_solver=model.field_solver)
+        separable.fit(feedback, **({"contexts": {"U": levels[:, 0], "V": levels[:, 1]}} if tensor else features))
+        for letter, value in model.parameters_.items():
+            np.testing.assert_array_equal(separable.parameters_[letter], value, err_msg=f"{built_in}, {letter}")
+
+
+BETTER = ["FPMC", "user and history", "PITF", "PARAFAC, ", "attributes x hour", "text", "user + user x month", "fading"]
 
 
 @pytest.mark.full
@@ -21,7 +171,7 @@ def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.full
 def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
     """The factorization machine beats MF, which beats Popularity: what the demo is there to show."""
-    demo = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "demo.py"))
+    demo = runpy.run_path(str(FOLDER / "demo.py"))
     demo["main"]()
     table = capsys.readouterr().out.split("NDCG@10")[1].splitlines()
     ndcg = {line.split()[0]: float(line.split()[-1]) for line in table if line.strip() and line.split()[-1][-1].isdigit()}

@@ -6,6 +6,7 @@ Derive from ``Smooth`` to write your own.
 """
 
 from everypair.parameter import Parameter
+from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.concat import Concat
 from everypair.towers.constant import Constant
@@ -31,6 +32,7 @@ __all__ = [
     "Machine",
     "Parameter",
     "Product",
+    "Rows",
     "Settings",
     "Site",
     "Smooth",

@@ -104,8 +104,7 @@ class Smooth(Tower):
         weights = {name: np.zeros(value.shape) for name, value in values.items()}
         self._coordinates = list(self.coordinates(values, site.rows))
         for at in self._coordinates:
-            if at.name not in values:
-                raise ValueError(f"coordinates names the parameter {at.name!r}; start made {', '.join(map(repr, values))}.")
+            _check_coordinates(at, values, site.rows.n)
             weights[at.name][at.index] += np.reshape(_total(at, site.weight, values), np.shape(weights[at.name][at.index]))
         self._names = {name: name if self.name is None else f"{self.name}.{name}" for name in values}
         for name, value in values.items():
@@ -182,6 +181,16 @@ class Smooth(Tower):
     def _set(self, at: Coordinates, values: np.ndarray) -> None:
         array = self.parameters[self._names[at.name]].value
         array[at.index] = values.reshape(np.shape(array[at.index]))
+
+
+def _check_coordinates(at: Coordinates, p: Arrays, n: int) -> None:
+    if at.name not in p:
+        raise ValueError(f"coordinates names the parameter {at.name!r}; start made {', '.join(map(repr, p))}.")
+    size = int(np.size(p[at.name][at.index]))
+    if at.entry is None and size != 1:
+        raise ValueError(f"coordinates: {at.name}[{at.index!r}] has {size} entries: say which of them each row depends on (entry).")
+    if at.entry is not None and (np.shape(at.entry) != (n,) or at.entry.max(initial=-1) >= size or at.entry.min(initial=0) < -1):
+        raise ValueError(f"coordinates: entry of {at.name}[{at.index!r}] must hold {n} integers from -1 to {size - 1}.")
 
 
 def _total(at: Coordinates, per_row: np.ndarray, p: Arrays) -> np.ndarray:

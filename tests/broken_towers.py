@@ -1,0 +1,218 @@
+"""A tower that is right, and towers that are wrong in one way each."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers import Coordinates, Derivatives, Embedding, Site, Smooth
+from everypair.vectors import Vectors
+from everypair.view import View
+
+
+class Bumps(Smooth):
+    """``phi_f(user, time) = height_f exp(-(time - place_user)^2)``: nonlinear in the place, shared and private parameters."""
+
+    def __init__(self, factors: int, *, name: str | None = None) -> None:
+        self.factors = self.n_dims = factors
+        self.name = name
+
+    def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
+        return {"height": 1.0 + normal((self.factors,)), "place": normal((rows.levels("user").n,))}
+
+    def _bump(self, p: dict[str, np.ndarray], rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        codes = rows.levels("user").codes
+        away = rows.values("time") - np.where(codes >= 0, p["place"][codes], 0.0)
+        return away, np.exp(-away * away)
+
+    def phi(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
+        return self._bump(p, rows)[1][:, None] * p["height"]
+
+    def coordinates(self, p: dict[str, np.ndarray], rows: Rows) -> Iterator[Coordinates]:
+        for f in range(self.factors):
+            yield Coordinates("height", f)
+        yield Coordinates("place", slice(None), rows.levels("user").codes)
+
+    def derivatives(self, p: dict[str, np.ndarray], rows: Rows, at: Coordinates) -> Derivatives:
+        away, bump = self._bump(p, rows)
+        if at.name == "height":
+            return Derivatives(bump[:, None], start=at.index)
+        there = rows.levels("user").codes >= 0
+        first = np.where(there, 2 * away * bump, 0.0)[:, None] * p["height"]
+        second = np.where(there, (4 * away * away - 2) * bump, 0.0)[:, None] * p["height"]
+        return Derivatives(first, second)
+
+
+class WrongFirst(Bumps):
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return d._replace(first=1.1 * d.first) if at.name == "place" else d
+
+
+class WrongSecond(Bumps):
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return d if d.second is None else d._replace(second=-d.second)
+
+
+class SaysLinear(Bumps):
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        return super().derivatives(p, rows, at)._replace(second=None)
+
+
+class WrongWidth(Bumps):
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        return super().derivatives(p, rows, at)._replace(start=self.factors)
+
+
+class Forgets(Bumps):
+    def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
+        yield from list(super().coordinates(p, rows))[1:]
+
+
+class WrongName(Bumps):
+    def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
+        yield Coordinates("hight", 0)
+
+
+class NoEntry(Bumps):
+    def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
+        for at in super().coordinates(p, rows):
+            yield at._replace(entry=None)
+
+
+class WrongEntry(Bumps):
+    def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
+        for at in super().coordinates(p, rows):
+            yield at if at.entry is None else at._replace(entry=np.where(at.entry == 1, 0, at.entry))
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        return super().derivatives(p, rows, at)
+
+
+class ShortEntry(Bumps):
+    def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
+        for at in super().coordinates(p, rows):
+            yield at if at.entry is None else at._replace(entry=at.entry[1:])
+
+
+class WrongShape(Bumps):
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return super().phi(p, rows)[:, 1:]
+
+
+class Nan(Bumps):
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        phi = super().phi(p, rows)
+        phi[1, 0] = np.nan
+        return phi
+
+
+class ByPosition(Bumps):
+    """Depends on where a row stands among the others."""
+
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return super().phi(p, rows) * np.linspace(1.0, 2.0, rows.n)[:, None]
+
+
+class Unlike(Bumps):
+    """Draws numbers of its own."""
+
+    def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
+        return {name: value + np.random.default_rng().random() for name, value in super().start(rows, normal).items()}
+
+
+class KeepsState(Bumps):
+    """Learns something that is not among its parameters."""
+
+    def _bind(self, site: Site) -> None:
+        super()._bind(site)
+        self._offset = np.random.default_rng(int(abs(self._p["height"][0]) * 1e6)).random()
+
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return super().phi(p, rows) + getattr(self, "_offset", 0.0)
+
+
+class ChangesItself(Bumps):
+    def bind(self, site: Site) -> Any:
+        self.seen = True
+        return super().bind(site)
+
+
+class Plain(Embedding):
+    """An embedding whose sweep is its steps."""
+
+    def bind(self, site: Site) -> Any:
+        bound = copy.copy(self)
+        bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
+        bound._bind(site)
+        return bound
+
+    def sweep(self, view: View) -> None:
+        for block in self.blocks:
+            self.step(view, block)
+
+
+class Uphill(Plain):
+    def step(self, view: View, block: int) -> None:
+        g, h = view.slopes(block)
+        delta = 0.1 * g / (h + 1.0)
+        view.move(block, delta)
+        self._W.value[:, block] += delta
+
+
+class TellsNothing(Plain):
+    def step(self, view: View, block: int) -> None:
+        g, h = view.slopes(block)
+        self._W.value[:, block] -= 0.1 * (g + self._penalty * self._W.value[:, block]) / (h + self._penalty)
+
+
+class Lazy(Plain):
+    def step(self, view: View, block: int) -> None:
+        if block:
+            super().step(view, block)
+
+
+class IgnoresHolding(Plain):
+    @property
+    def blocks(self) -> range:
+        return range(self.n_dims)
+
+
+class WrongGram(Plain):
+    def gram(self, vectors: Vectors, weight: Any, workers: Workers) -> np.ndarray:
+        return vectors.gram(1.0, workers)
+
+
+class WrongNorms(Plain):
+    def norms(self, vectors: Vectors, weight: Any, workers: Workers) -> np.ndarray:
+        return vectors.norms(1.0, workers)
+
+
+class TurnsBack(Plain):
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        super().rotate(at, Q.T, workers)
+
+
+class ByThreads(Plain):
+    def step(self, view: View, block: int) -> None:
+        super().step(view, block)
+        if view.workers.n_threads == 3 and block == 0:
+            view.slopes(0)
+            view.move(0, np.full(view.n_rows, 1e-12))
+            self._W.value[:, 0] += 1e-12
+
+
+class WrongLookup(Plain):
+    def lookup(self) -> Any:
+        return lambda index: self._W.value[: len(index)]
+
+
+class WrongDimensions(Plain):
+    def dimensions(self, rows: Rows, workers: Workers) -> Any:
+        return lambda f: self._W.value[:, 0]
