@@ -11,9 +11,11 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from broken_towers import Bumps
 
 import everypair as ep
 from everypair.features import Features
+from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 CONTEXTS, ITEMS = 25_000, 300  # enough for several ranges in every loop and every sum
 
@@ -32,6 +34,15 @@ def digests(n_threads: int) -> dict[str, str]:
 
     contexts = np.stack([np.arange(CONTEXTS) // 20, np.arange(CONTEXTS) % 20], axis=1)
     common = {"epochs": 2, "n_threads": n_threads}
+    users = {"age": random.random(1250), "time": random.random(1250), "user": np.arange(1250) % 40}
+    described = {
+        "user": ep.Levels(contexts[:, 0], columns=users),
+        "kind": contexts[:, 1] - 1,
+        "history": sp.random_array((CONTEXTS, 500), density=0.01, rng=random),
+        "time": random.random(CONTEXTS),
+        "text": random.normal(size=(CONTEXTS, 6)),
+    }
+    text, item = random.normal(size=(ITEMS, 5)), Sum(Embedding(12), Linear(12, "text", name="item text"))
     features = {"contexts": fields(CONTEXTS), "items": fields(ITEMS)}
     tensor = {"contexts": contexts}
     fits = {
@@ -50,6 +61,7 @@ def digests(n_threads: int) -> dict[str, str]:
         "Tucker without rotation": (ep.Tucker((2, 2, 17), rotate=False, dtype="float64", unobserved_weight=0.1, **common), tensor),
         "Tucker of three": (ep.Tucker((2, 2, 2, 5), **common), {"contexts": np.column_stack([contexts, contexts[:, 1] % 3])}),
         "Tucker all": (ep.Tucker(4, combinations="all", **common), tensor),
+        "towers": (ep.Separable(context=composed(), item=item, **common), {"contexts": described, "items": {"text": text}}),
     }
     merged = feedback.merge_contexts(np.arange(CONTEXTS) % 24_000)
     out = {}
@@ -61,6 +73,13 @@ def digests(n_threads: int) -> dict[str, str]:
         digest.update(np.array([record[1:5] for record in model.history_]).tobytes())
         out[name] = digest.hexdigest()
     return out
+
+
+def composed() -> Tower:
+    """A bit of everything."""
+    product = Product(Lookup("user", Sum(Linear(3, "age"), Bumps(3))), Sum(Embedding(3, "kind"), Linear(3, "history")))
+    core = Core(Embedding(2, "user"), Linear(2, "text"), factors=4)
+    return Concat(product, core, Machine(2, "kind", "time"), Constant())
 
 
 @pytest.mark.full
