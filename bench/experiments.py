@@ -3,6 +3,8 @@
 ``fields``: one feature at a time or the whole field as a block, for MFSI and FM on event contexts (user, previous item, history).
 ``epoch``: seconds per epoch of FM on event contexts (user, previous item).
 ``start``: the objective of FM and MF by the size of their start values.
+``tensors``: seconds per epoch of PARAFAC and Tucker on event contexts (user, hour).
+``towers``: the same model as one tower and as a sum of towers.
 ``drift``: the reported objective after many epochs in float32 against a dense evaluation.
 """
 
@@ -17,6 +19,7 @@ import scipy.sparse as sp
 
 import everypair as ep
 from everypair import reference
+from everypair.towers import Embedding, Linear, Sum
 
 
 def events(path: Path | None, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +55,7 @@ def describe(user: np.ndarray, item: np.ndarray, history: int) -> dict[str, sp.c
     return {**fields, "history": before(history)} if history else fields
 
 
-def report(name: str, model: ep.MF | ep.MFSI | ep.FM) -> None:
+def report(name: str, model: Any) -> None:
     seconds = float(np.median([record.seconds for record in model.history_]))
     objectives = ", ".join(f"{record.objective:,.0f}" for record in model.history_)
     print(f"{name:<24} {seconds:6.2f} s per epoch; objective {objectives}", flush=True)
@@ -85,6 +88,27 @@ def start(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
         report(f"MF, std {std:.3f}", ep.MF(k, unobserved_weight=0.03, **common).fit(by_user))
 
 
+def tensors(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    user, item = data
+    hour = np.random.default_rng(0).integers(0, 24, len(user))
+    events = np.stack([user, hour], axis=1)
+    listed, context = np.unique(events, axis=0, return_inverse=True)
+    common = {"epochs": 5, "n_threads": 2, "regularization": 0.1}
+    for name, model, size in (("PARAFAC", ep.PARAFAC, k), ("Tucker", ep.Tucker, k // 2)):
+        report(name, model(size, **common).fit(ep.Feedback(np.arange(len(user)), item), contexts=events))
+        merged = ep.Feedback(context, item, duplicates="sum")
+        report(f"{name}, all", model(size, combinations="all", **common).fit(merged, contexts=listed))
+
+
+def towers(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    user, item = data
+    columns = {"user": user, "history": describe(user, item, history=10)["history"]}
+    feedback, item_tower = ep.Feedback(np.arange(len(user)), item), Embedding(k)
+    for context in (Linear(k, "user", "history"), Sum(Embedding(k, "user"), Linear(k, "history"))):
+        model = ep.Separable(context=context, item=item_tower, epochs=5, n_threads=2, regularization=0.1)
+        report(type(context).__name__, model.fit(feedback, contexts=columns))
+
+
 def drift(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     """On 400 x 300 contexts and items of its own: a dense evaluation must be possible."""
     random = np.random.default_rng(0)
@@ -104,14 +128,17 @@ def drift(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["fields", "epoch", "start", "drift"])
+    parser.add_argument("name", choices=list(EXPERIMENTS))
     parser.add_argument("--events", type=Path, help="Parquet table with columns user, item, user_order; default: generated")
     parser.add_argument("--share", type=float, default=1.0, help="share of the users")
     parser.add_argument("--factors", type=int, default=16)
     arguments = parser.parse_args()
     data = events(arguments.events, arguments.share)
     print(f"{len(data[0]):,} events, k = {arguments.factors}")
-    {"fields": fields, "epoch": epoch, "start": start, "drift": drift}[arguments.name](data, arguments.factors)
+    EXPERIMENTS[arguments.name](data, arguments.factors)
+
+
+EXPERIMENTS = {"fields": fields, "epoch": epoch, "start": start, "tensors": tensors, "towers": towers, "drift": drift}
 
 
 if __name__ == "__main__":
