@@ -1,0 +1,84 @@
+"""Towers whose derivatives are found for you, by JAX: ``pip install "everypair[jax]"``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+try:
+    import jax
+except ImportError as error:  # pragma: no cover
+    raise ImportError('everypair.jax needs JAX: pip install "everypair[jax]"') from error
+
+from everypair.rows import Rows
+from everypair.towers.site import Site
+from everypair.towers.smooth import Arrays, Coordinates, Derivatives, Smooth
+
+
+class Differentiable(Smooth):
+    """A :class:`~everypair.towers.Smooth` tower given by its formula alone.
+
+    Write ``n_dims``, ``start``, ``coordinates``, and :meth:`formula` in place of ``phi`` and ``derivatives``. The derivatives come
+    from forward differentiation, once for the first and twice for the second, compiled; every step is taken as for a formula that
+    is not linear, and halved if need be.
+
+    Examples
+    --------
+    The influence of the past fades at a speed that is learned:
+
+    >>> import jax.numpy as jnp, numpy as np, everypair as ep
+    >>> from everypair.jax import Differentiable
+    >>> from everypair.towers import Coordinates
+    >>> class Fading(Differentiable):
+    ...     n_dims = 2
+    ...     def start(self, rows, normal):
+    ...         return {"speed": np.zeros(2)}
+    ...     def coordinates(self, p, rows):
+    ...         return [Coordinates("speed", 0), Coordinates("speed", 1)]
+    ...     def formula(self, p, rows):
+    ...         return jnp.exp(-jnp.exp(p["speed"]) * rows.values("gap")[:, None])
+    >>> ep.testing.check_tower(Fading(), {"gap": [0.1, 2.0, 0.5, 1.0]})
+    """
+
+    @abstractmethod
+    def formula(self, p: dict[str, Any], rows: Rows) -> Any:
+        """The vectors of rows (n x K), in terms of ``jax.numpy``; ``p`` holds JAX arrays."""
+
+    def _bind(self, site: Site) -> None:
+        self._compiled: dict[str, Callable[..., Any]] = {}  # for the rows of the fit, by parameter
+        super()._bind(site)
+
+    def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
+        with jax.enable_x64(True):
+            if rows is not self.rows:
+                return np.array(self.formula(_arrays(p), rows))
+            if "" not in self._compiled:
+                self._compiled[""] = jax.jit(lambda arrays: self.formula(arrays, rows))
+            return np.array(self._compiled[""](_arrays(p)))
+
+    def derivatives(self, p: Arrays, rows: Rows, at: Coordinates) -> Derivatives:
+        entries = np.zeros_like(p[at.name])
+        entries[at.index] = 1.0  # no row depends on two of them, so all may move at once
+        with jax.enable_x64(True):
+            if at.name not in self._compiled:
+                self._compiled[at.name] = jax.jit(self._along(at.name))
+            first, second = self._compiled[at.name](_arrays(p), entries)
+            return Derivatives(np.array(first), np.array(second))
+
+    def _along(self, name: str) -> Callable[..., Any]:
+        """First and second derivative along a direction of one parameter."""
+
+        def both(arrays: dict[str, Any], entries: Any) -> tuple[Any, Any]:
+            def first(value: Any) -> Any:
+                return jax.jvp(lambda value: self.formula({**arrays, name: value}, self.rows), (value,), (entries,))[1]
+
+            return jax.jvp(first, (arrays[name],), (entries,))
+
+        return both
+
+
+def _arrays(p: Arrays) -> dict[str, Any]:
+    return {name: jax.numpy.asarray(value) for name, value in p.items()}
