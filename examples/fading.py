@@ -5,18 +5,18 @@ This is the code of docs/your-own-model.md, which explains it step by step.
 
 from __future__ import annotations
 
+# [imports]
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import draw, hit_rate, report, some
 
-# [imports]
 import everypair as ep
 from everypair.towers import Coordinates, Derivatives, Embedding, Product, Rows, Smooth, Sum
 
 # [imports]
+from common import draw, hit_rate, report, some
 
 
 # [tower]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 import numpy as np
-from fading import data
 
 import everypair as ep
 from everypair.jax import Differentiable
 from everypair.towers import Coordinates, Embedding, Product, Rows, Sum
+
+from fading import data
 
 
 # [jax]

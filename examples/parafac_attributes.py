@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import draw, hit_rate, report
 
 import everypair as ep
 from everypair.towers import Embedding, Linear, Lookup, Product
+
+from common import draw, hit_rate, report
 
 
 def model(factors: int, **options: Any) -> ep.Separable:

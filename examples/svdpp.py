@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from common import draw, hit_rate, report
 
 import everypair as ep
 from everypair.towers import Concat, Constant, Embedding, Linear, Sum
+
+from common import draw, hit_rate, report
 
 
 def model(factors: int, **options: Any) -> ep.Separable:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from common import draw, hit_rate, report, some
 
 import everypair as ep
 from everypair.towers import Embedding, Product, Sum
+
+from common import draw, hit_rate, report, some
 
 
 def model(factors: int, **options: Any) -> ep.Separable:

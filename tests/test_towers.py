@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import everypair as ep
+from everypair import reference
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 NUMBERS = itertools.count()
@@ -24,7 +25,7 @@ def rows(random: np.random.Generator, n: int = 10) -> dict[str, Any]:
     """A column of each kind; every level occurs, and some are missing."""
     user, month = random.integers(-1, 3, n), random.integers(-1, 2, n)
     user[:3], month[:2] = range(3), range(2)
-    users = {"age": random.random(3), "country": np.array([0, 1, 1])}
+    users = {"age": random.random(3), "country": np.array([0, 1, 1]), "user": np.array([0, 1, 1]), "time": random.random(3)}
     return {
         "user": ep.Levels(user, 3, users),
         "month": ep.Levels(month, 2),
@@ -95,6 +96,8 @@ SOME = [
     Core(Machine(1, "history"), Embedding(2, "month"), factors=3),
     Core(Linear(2, "history"), factors=3),
     Bumps(3),
+    Lookup("user", Bumps(2)),
+    Product(Lookup("user", Bumps(2)), Embedding(2, "month")),
 ]
 
 
@@ -130,6 +133,21 @@ def test_all_combinations(tower: Tower, monkeypatch: pytest.MonkeyPatch) -> None
 def test_towers_without_columns() -> None:
     for tower in (Embedding(3), Linear(2), Machine(1)):
         ep.testing.check_tower(tower, n_rows=5)
+
+
+def test_a_sum_whose_parts_move_more_than_its_dimension() -> None:
+    """With bias and linear weights held, a Machine too goes dimension by dimension, and moves its bias dimension along."""
+    feedback = ep.Feedback(np.arange(10), np.arange(10) % 4)
+    columns = {name: CONTEXTS[name] for name in ("user", "history")}
+    context = Sum(Machine(2, "history", names=("b", "w", "W")), Linear(4, "user", name="V"))
+    model = ep.Separable(context=context, item=Embedding(4), unobserved_weight=0.2, dtype="float64", epochs=5)
+    start = model.fit(feedback, contexts=columns).parameters_
+    model.fit(feedback, contexts=columns, fixed={"b": start["b"], "w": start["w"]})
+    scores, p = model.phi_ @ model.psi_.T, model.parameters_
+    dense = reference.objective(scores, feedback, 0.2, p, {name: 0.01 for name in p if name not in "bw"}).objective
+    objectives = [epoch.objective for epoch in model.history_]
+    assert objectives == sorted(objectives, reverse=True)
+    np.testing.assert_allclose(objectives[-1], dense, rtol=1e-9)
 
 
 # models of the paper in terms of towers: the same bits
