@@ -116,13 +116,13 @@ class Tower(ABC):
 
     @property
     def degree(self) -> int:
-        """How many parameters are multiplied in a term of ``phi_f``."""
-        return 1
+        """How many parameters are multiplied in a term of ``phi_f``, at most."""
+        return max((tower.degree for tower in self.towers), default=1)
 
     @property
     def terms(self) -> int:
-        """How many such terms ``phi_f`` has (features apart)."""
-        return 1
+        """How many such terms ``phi_f`` has (features, and parts that are added up, apart)."""
+        return max((tower.terms for tower in self.towers), default=1)
 
     def __repr__(self) -> str:
         shown = []

@@ -85,14 +85,6 @@ class Concat(Tower):
             if start <= at.start and at.stop <= start + tower.n_dims:
                 tower.rotate(slice(at.start - start, at.stop - start), Q, workers)
 
-    @property
-    def degree(self) -> int:
-        return max(tower.degree for tower in self.towers)
-
-    @property
-    def terms(self) -> int:
-        return max(tower.terms for tower in self.towers)
-
 
 class PartView(View):
     """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""

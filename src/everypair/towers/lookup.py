@@ -99,14 +99,6 @@ class Lookup(Tower):
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         self.tower.rotate(at, Q, workers)
 
-    @property
-    def degree(self) -> int:
-        return self.tower.degree
-
-    @property
-    def terms(self) -> int:
-        return self.tower.terms
-
     # for complete contexts: all levels once, whatever the rows are
 
     def table(self) -> np.ndarray:

@@ -72,14 +72,6 @@ class Sum(Tower):
         for tower in self.towers:
             tower.rotate(at, Q, workers)
 
-    @property
-    def degree(self) -> int:
-        return max(tower.degree for tower in self.towers)
-
-    @property
-    def terms(self) -> int:
-        return max(tower.terms for tower in self.towers)
-
 
 class SharedView(View):
     """One dimension of a view for several towers in turn: its slopes are computed once, and follow the moves.
