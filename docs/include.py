@@ -1,7 +1,7 @@
 """Keep the code in the documentation the same as in the files it comes from, which are tested.
 
 In a page, ``<!-- code: examples/fading.py tower -->`` stands before a code block that shows the part of that file between two
-lines ``# [tower]``. ``python docs/include.py`` writes the blocks anew.
+lines ``# [tower]``: all the way to the left, unless the comment says "indented". ``python docs/include.py`` writes the blocks anew.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"(<!-- code: (\S+) (\w+) -->\n```python\n).*?(\n```)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- code: (\S+) (\w+)( indented)? -->\n```python\n).*?(\n```)", re.DOTALL)
 
 
-def snippet(path: str, label: str) -> str:
+def snippet(path: str, label: str, indented: bool) -> str:
     """The lines of a file between the two that hold a label."""
     parts = re.split(rf"^ *# \[{label}\]\n", (ROOT / path).read_text(), flags=re.MULTILINE)
     if len(parts) != 3:
         raise ValueError(f"{path} must have two lines '# [{label}]', got {len(parts) - 1}.")
-    return textwrap.dedent(parts[1]).strip("\n")
+    return (parts[1] if indented else textwrap.dedent(parts[1])).strip("\n")
 
 
 def updated(page: str) -> str:
     """A page with its code blocks as the files have them."""
-    return BLOCK.sub(lambda match: match[1] + snippet(match[2], match[3]) + match[4], page)
+    return BLOCK.sub(lambda match: match[1] + snippet(match[2], match[3], bool(match[4])) + match[5], page)
 
 
 if __name__ == "__main__":

@@ -16,29 +16,26 @@ import everypair as ep
 from everypair.towers import Coordinates, Derivatives, Embedding, Product, Rows, Smooth, Sum
 
 # [imports]
-from common import draw, hit_rate, report, some
+from common import hit_rate, report
 
 
 # [tower]
-@dataclass(eq=False)
+@dataclass
 class Fading(Smooth):
     """phi_f(previous, gap) = exp(-exp(speed_previous) gap), the same in every dimension f."""
 
-    factors: int
-
-    @property
-    def n_dims(self) -> int:
-        return self.factors
+    n_dims: int
+    name: str | None = None  # put before the names of parameters, if a model has two of these
 
     def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
         return {"speed": np.zeros(rows.levels("previous").n)}  # all fade at the same speed to begin with
 
     def phi(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
         faded = np.exp(-self.decay(p, rows))
-        return np.repeat(faded[:, None], self.factors, axis=1)
+        return np.repeat(faded[:, None], self.n_dims, axis=1)
 
     def decay(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
-        return np.exp(p["speed"][rows.levels("previous").codes]) * rows.values("gap")
+        return np.exp(rows.levels("previous").spread(p["speed"])) * rows.values("gap")
 
     # [tower]
     # [derivatives]
@@ -77,6 +74,7 @@ def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: Non
     return out
 
 
+# [data]
 def data(n: int = 20_000, n_users: int = 200, n_items: int = 100, seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
     """Events: user, previous item and days since; the items taken; and the speed at which the previous item is forgotten."""
     random = np.random.default_rng(seed)
@@ -86,7 +84,12 @@ def data(n: int = 20_000, n_users: int = 200, n_items: int = 100, seed: int = 0)
     taste = 2.5 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
     after = 8.0 * random.normal(size=(n_items, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
     fresh = np.exp(-np.exp(speed[previous]) * gap)
-    return {"user": user, "previous": previous, "gap": gap}, draw(random, taste[user] + fresh[:, None] * after[previous]), speed
+    wish = taste[user] + fresh[:, None] * after[previous]
+    item = np.argmax(wish + random.gumbel(size=wish.shape), axis=1)
+    return {"user": user, "previous": previous, "gap": gap}, item, speed
+
+
+# [data]
 
 
 def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
@@ -95,15 +98,18 @@ def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
 
 
 def main() -> None:
+    # [fit]
     contexts, item, speed = data()
     train, test = np.split(np.arange(len(item)), [18_000])
-    seen, unseen = some(contexts, train), some(contexts, test)
-    # [fit]
+    seen = {name: column[train] for name, column in contexts.items()}
     feedback = ep.Feedback(train, item[train], shape=(len(train), 100))
-    settings = {"unobserved_weight": 0.05, "regularization": 0.3, "epochs": 20}
-    fading = model(16, **settings).fit(feedback, contexts=seen)
-    ids, _ = fading.recommend([0, 1, 2], n=5)
+    fading = model(16, unobserved_weight=0.05, regularization=0.3, epochs=20).fit(feedback, contexts=seen)
+
+    phi = fading.context_vectors({"user": [7, 7], "previous": [3, 3], "gap": [0.01, 30.0]})  # just now, and a month ago
+    best = np.argsort(-phi @ fading.psi_.T, axis=1)[:, :10]
     # [fit]
+    settings = {"unobserved_weight": 0.05, "regularization": 0.3, "epochs": 20}
+    unseen = {name: column[test] for name, column in contexts.items()}
     user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings)
     steady = ep.Separable(Sum(Embedding(16, "user"), Embedding(16, "previous")), Embedding(16), **settings)
     rates = {}
@@ -119,7 +125,8 @@ def main() -> None:
     report(rates, "held-out events")
     learned = fading.parameters_["speed"]
     print(f"learned speeds against the true ones: correlation {np.corrcoef(learned, speed)[0, 1]:.2f}")
-    print(f"the objective fell from {fading.history_[0].objective:,.0f} to {fading.history_[-1].objective:,.0f}; items: {ids[0]}")
+    print(f"the objective fell from {fading.history_[0].objective:,.0f} to {fading.history_[-1].objective:,.0f}")
+    print(f"a month makes {len(set(best[0]) - set(best[1]))} of 10 recommendations others")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# [imports]
 from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ import everypair as ep
 from everypair.jax import Differentiable
 from everypair.towers import Coordinates, Embedding, Product, Rows, Sum
 
+# [imports]
 from fading import data
 
 
@@ -18,8 +20,8 @@ from fading import data
 class Fading(Differentiable):
     """phi_f(previous, gap) = exp(-exp(speed_previous) gap), the same in every dimension f."""
 
-    def __init__(self, factors: int) -> None:
-        self.n_dims = self.factors = factors
+    def __init__(self, n_dims: int) -> None:
+        self.n_dims = n_dims
 
     def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
         return {"speed": np.zeros(rows.levels("previous").n)}
@@ -29,7 +31,7 @@ class Fading(Differentiable):
 
     def formula(self, p: dict[str, jnp.ndarray], rows: Rows) -> jnp.ndarray:
         decay = jnp.exp(p["speed"][rows.levels("previous").codes]) * rows.values("gap")
-        return jnp.repeat(jnp.exp(-decay)[:, None], self.factors, axis=1)
+        return jnp.repeat(jnp.exp(-decay)[:, None], self.n_dims, axis=1)
 
 
 # [jax]

@@ -130,9 +130,9 @@ class Unlike(Bumps):
 class KeepsState(Bumps):
     """Learns something that is not among its parameters."""
 
-    def _bind(self, site: Site) -> None:
-        super()._bind(site)
-        self._offset = np.random.default_rng(int(abs(self._p["height"][0]) * 1e6)).random()
+    def build(self, site: Site) -> None:
+        super().build(site)
+        self._offset = np.random.default_rng(int(abs(self.parameter_values["height"][0]) * 1e6)).random()
 
     def phi(self, p: Any, rows: Rows) -> np.ndarray:
         return super().phi(p, rows) + getattr(self, "_offset", 0.0)
@@ -150,7 +150,7 @@ class Plain(Embedding):
     def bind(self, site: Site) -> Any:
         bound = copy.copy(self)
         bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
-        bound._bind(site)
+        bound.build(site)
         return bound
 
     def sweep(self, view: View) -> None:

@@ -44,8 +44,8 @@ def test_it_is_a_right_tower() -> None:
 
 def test_derivatives_are_those_of_the_formula() -> None:
     one, other = (ep.testing._Check(tower(3), ROWS, 0, "context", 0).smooth() for tower in (Bumps, derived()))
-    for at in one._coordinates:
-        by_hand, found = (tower.derivatives(tower._p, tower.rows, at) for tower in (one, other))
+    for at in (entries.at for entries in one.coordinate_entries):
+        by_hand, found = (tower.derivatives(tower.parameter_values, tower.rows, at) for tower in (one, other))
         first, second = np.zeros((8, 3)), np.zeros((8, 3))
         dims = slice(by_hand.start, by_hand.start + by_hand.first.shape[1])
         first[:, dims] = by_hand.first

@@ -126,8 +126,8 @@ def test_rotation_leaves_the_model_alone(seed: int) -> None:
     scores = scores["context"].rows @ scores["item"].rows.T
     for side in ("item", "context"):
         solver._turn(side)
-        solver._update_gram("context")
-        solver._update_gram("item")
+        solver.update_gram("context")
+        solver.update_gram("item")
         after = solver.objective.vectors
         np.testing.assert_allclose(after["context"].rows @ after["item"].rows.T, scores, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(solver.value(), before, rtol=1e-9, atol=1e-9)

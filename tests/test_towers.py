@@ -282,7 +282,7 @@ def test_what_can_be_turned(context: Tower, turns: list[slice]) -> None:
     assert solver._turns == turns
     before = solver.value().objective
     solver._turn("item")
-    solver._update_gram("context")
+    solver.update_gram("context")
     np.testing.assert_allclose(solver.value().objective, before, rtol=1e-9)
 
 

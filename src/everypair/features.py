@@ -275,6 +275,8 @@ def as_field(name: str, matrix: Any) -> Field:
         return SparseField(name, matrix)
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2:
         matrix = check.array(f"field {name!r}", matrix)
+        if matrix.dtype.kind not in "fiub":
+            raise TypeError(f"field {name!r} must hold numbers, got dtype {matrix.dtype}.")
         if matrix.dtype.kind == "f" and np.count_nonzero(matrix) > DENSE * matrix.size:
             return DenseField(name, matrix)
         return SparseField(name, sp.csr_array(matrix))

@@ -47,9 +47,9 @@ class Differentiable(Smooth):
     def formula(self, p: dict[str, Any], rows: Rows) -> Any:
         """The vectors of rows (n x K), in terms of ``jax.numpy``; ``p`` holds JAX arrays."""
 
-    def _bind(self, site: Site) -> None:
+    def build(self, site: Site) -> None:
         self._compiled: dict[str, Callable[..., Any]] = {}  # for the rows of the fit, by parameter
-        super()._bind(site)
+        super().build(site)
 
     def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
         with jax.enable_x64(True):

@@ -19,13 +19,15 @@ Nothing here knows a model. A tower asks for the derivatives of the loss with re
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import weakref
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from everypair.feedback import Feedback, Values
 from everypair.kernels import pairs, rows
 from everypair.parallel import Workers
+from everypair.rounding import NEVER, tiny
 from everypair.vectors import Vectors
 from everypair.view import View
 
@@ -76,8 +78,12 @@ class Objective:
 
     def side(self, name: str) -> Side:
         """The loss as seen from one side, with the scores in its order."""
-        self._bring_scores_to(name)
-        return self._sides[name].open(self._scores)
+        return self._sides[name].open(self.scores(name))
+
+    def scores(self, order: str) -> np.ndarray:
+        """Scores of the observed pairs, context by context or item by item."""
+        self._bring_scores_to(order)
+        return self._scores
 
     def rescore(self) -> None:
         """Scores of the observed pairs from the vectors."""
@@ -126,7 +132,9 @@ class Side(View):
 
     def __init__(self, objective: Objective, name: str, a: Values, b: Values, weight: Values | None, listed: bool) -> None:
         self.name, self.workers, self.dtype = name, objective.workers, objective.dtype
-        self._objective = objective
+        self._objective = cast(
+            Objective, weakref.proxy(objective)
+        )  # it holds its sides: a cycle would keep all arrays until collected
         view = objective.feedback.by_context if name == "context" else objective.feedback.by_item
         self._indptr, self._indices, self.n_rows = view.indptr, view.indices, len(view.indptr) - 1
         self._a, self._b = a, b
@@ -154,13 +162,12 @@ class Side(View):
         return self._objective.vectors[OTHER[self.name]]
 
     @property
-    def alpha0(self) -> float:
-        return self._objective.alpha0
-
-    @property
     def gram(self) -> np.ndarray:
         """J of the other side."""
         return self._objective.grams[OTHER[self.name]]
+
+    def implicit(self) -> tuple[float, np.ndarray]:
+        return self._objective.alpha0, self.gram
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
@@ -279,13 +286,7 @@ class Side(View):
         return self._buffers[name]
 
 
-NEVER = np.nan  # a tolerance that no curvature falls below
 OTHER = {"context": "item", "item": "context"}
-
-
-def tiny(dtype: Any) -> float:
-    """Relative size below which a sum of curvatures is taken for rounding."""
-    return 64 * float(np.finfo(dtype).eps)
 
 
 def _cast(values: Values, dtype: np.dtype) -> Values:

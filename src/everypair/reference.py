@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from everypair.feedback import Feedback
-from everypair.models.tensor import mode_letters
 from everypair.objective import ObjectiveValue
+from everypair.rows import variable_letters
 
 Parameters = dict[str, np.ndarray]
 Score = Callable[[Parameters], np.ndarray]
@@ -54,7 +54,7 @@ def parafac(contexts: Any) -> Score:
     contexts = np.asarray(contexts)
 
     def score(p: Parameters) -> np.ndarray:
-        phi = np.multiply.reduce([p[letter][contexts[:, j]] for j, letter in enumerate(mode_letters(contexts.shape[1]))])
+        phi = np.multiply.reduce([p[letter][contexts[:, j]] for j, letter in enumerate(variable_letters(contexts.shape[1]))])
         return phi @ p["W"].T
 
     return score
@@ -68,7 +68,7 @@ def tucker(contexts: Any) -> Score:
         phi = []
         for levels in contexts:
             tensor = p["B"]
-            for letter, level in zip(mode_letters(contexts.shape[1]), levels, strict=True):
+            for letter, level in zip(variable_letters(contexts.shape[1]), levels, strict=True):
                 tensor = np.tensordot(p[letter][level], tensor, axes=1)
             phi.append(tensor)
         return np.array(phi) @ p["W"].T

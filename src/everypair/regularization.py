@@ -75,12 +75,13 @@ class Regularization:
     def _strength(self, request: Request, field: str | None, names: set[str]) -> float:
         """lambda for a parameter, in a field if it has fields."""
         name = request.name
-        keys = [name, "default"] if field in (None, name) else [f"{name}.{field}", str(field), name, "default"]
-        if field in names - {name}:  # the parameter of that name is meant
+        exact = f"{name}.{field}"
+        keys = [name, "default"] if field is None else [exact, str(field), name, "default"]
+        if field in names - {name} and exact not in self._given:  # the parameter of that name is meant
             if field in self._given and request.featured:
                 raise ValueError(
                     f"regularization[{field!r}] is ambiguous: {field!r} is the name of a parameter, and of a field of {name!r}. "
-                    f"Rename the field, or say {f'{name}.{field}'!r}."
+                    f"Say {exact!r} as well, or rename the field."
                 )
             keys.remove(str(field))
         found = [key for key in keys if key in self._given]
@@ -89,7 +90,7 @@ class Regularization:
             return self._given[found[0]]
         raise ValueError(
             f"regularization says nothing about {name!r}{'' if field is None else f' of field {field!r}'}: it has "
-            f"{', '.join(map(repr, self._given))}. Add one of {', '.join(map(repr, keys))}."
+            f"{', '.join(map(repr, self._given)) or 'no entries'}. Add one of {', '.join(map(repr, dict.fromkeys(keys)))}."
         )
 
     def _scale(self, strength: float, weight: Values) -> Values:

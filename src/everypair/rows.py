@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair import validation as check
-from everypair.features import DenseField, Features, Field, OperatorField, SparseField, as_field
+from everypair.features import DenseField, Features, Field, Operator, OperatorField, SparseField, as_field
 from everypair.kernels.order import grouped
 
 
@@ -36,7 +36,7 @@ class Levels:
 
     def __init__(self, codes: Any, n: int | None = None, columns: Mapping[str, Any] | None = None) -> None:
         n = None if n is None else check.integer("n", n, low=1)
-        self.codes = np.ascontiguousarray(level_codes("codes", codes, n))
+        self.codes = np.array(level_codes("codes", codes, n), order="C")
         described = {} if columns is None else as_columns("columns", columns)
         counts = {len_of(column) for column in described.values()}
         if len(counts) > 1 or (counts and n is not None and counts != {n}):
@@ -46,6 +46,7 @@ class Levels:
         level_codes("codes", self.codes, self.n)
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
+        self.described: Rows | None = None  # the levels as rows, if they are not those of the fit
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +67,14 @@ class Levels:
     def rows(self, name: str) -> Rows:
         """The levels as rows of their own."""
         return Rows(name, self.n, self.columns)
+
+    def like(self, argument: str, name: str, trained: Levels) -> Levels:
+        """These levels where ``trained`` were in the fit: the same ones, unless they bring a description of their own."""
+        if not self.columns or self.columns is trained.columns:
+            return trained.of(level_codes(argument, self.codes, trained.n))
+        described = self.of(self.codes)
+        described.described = rows_like(f"{argument}.columns", self.columns, trained.rows(name))
+        return described
 
     def take(self, index: np.ndarray) -> Levels:
         return self.of(self.codes[index])
@@ -105,6 +114,7 @@ class Rows:
     ) -> None:
         self.name, self.n, self.columns = name, n, dict(columns)
         self.index, self.size = index, size or n
+        self.used: set[str] = set()  # columns that some tower has read
 
     def levels(self, name: str) -> Levels:
         """A categorical column."""
@@ -120,7 +130,7 @@ class Rows:
         """A column of numbers, as an array: (n,), or (n, width) for a matrix."""
         column = self._column(name)
         if isinstance(column, Levels):
-            return column.codes
+            raise TypeError(f"column {name!r} of each {self.name} holds integers, which are levels: give numbers as floats.")
         if isinstance(column, Field):
             return column.toarray()
         return column
@@ -158,6 +168,7 @@ class Rows:
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns)) or "none"
             raise ValueError(f"a tower asks for the column {name!r} of each {self.name}; given were {known}.")
+        self.used.add(name)
         return self.columns[name]
 
     @staticmethod
@@ -165,9 +176,6 @@ class Rows:
         if isinstance(column, Levels):
             return as_field(name, _one_hot(column.codes, column.n))
         return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
 
 
 def as_rows(side: str, given: Any, n: int | None) -> Rows:
@@ -186,61 +194,93 @@ def as_rows(side: str, given: Any, n: int | None) -> Rows:
 
 def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
     """Other rows, described as those of the fit; where each row of the fit is its own, numbers of rows."""
-    if isinstance(given, Rows):
-        return given
     if not trained.columns:
         if isinstance(given, Mapping):
             given = given.get(trained.name, given)
-        index = check.indices(argument, np.atleast_1d(check.array(argument, given)), trained.size)
+        index = level_codes(argument, np.atleast_1d(_codes(check.array(argument, _codes(given)))), trained.size)
         return Rows(trained.name, len(index), {}, index, trained.size)
+    given = _mapping(given)
     index = None
-    if isinstance(given, Mapping) and trained.name in given and trained.name not in trained.columns:
-        given = dict(given)
-        index = level_codes(f"{argument}[{trained.name!r}]", given.pop(trained.name), trained.size)
-    columns = as_columns(argument, given)
-    if _widths(columns, trained) != _widths(trained.columns, trained):
-        raise ValueError(
-            f"{argument} must have the fields trained on, {_widths(trained.columns, trained)}, got {_widths(columns, trained)}."
-        )
-    columns = {name: _level_of(argument, name, columns[name], column) for name, column in trained.columns.items()}
+    if trained.name in given and trained.name not in trained.columns:
+        index = level_codes(f"{argument}[{trained.name!r}]", _codes(given.pop(trained.name)), trained.size)
+    columns = as_columns(argument, given, trained.columns)
+    used = {name: column for name, column in trained.columns.items() if name in trained.used or name in columns}
+    if _widths(columns, trained) != _widths(used, trained):
+        raise ValueError(f"{argument} must have the fields trained on, {_widths(used, trained)}, got {_widths(columns, trained)}.")
     lengths = {name: len_of(column) for name, column in columns.items()} | ({} if index is None else {trained.name: len(index)})
     if len(set(lengths.values())) > 1:
         raise ValueError(f"all columns of {argument} must have the same number of rows, got {lengths}.")
     return Rows(trained.name, next(iter(lengths.values())), columns, index, trained.size)
 
 
-def as_columns(argument: str, given: Any) -> dict[str, Column]:
-    """Columns by name, from a mapping, from Features, or from a single matrix, which is one field named "features"."""
-    if isinstance(given, Features):
-        return dict(given.fields)
-    if not isinstance(given, Mapping):
-        given = {"features": given}
-    if not given:
+def as_columns(argument: str, given: Any, trained: Mapping[str, Column] | None = None) -> dict[str, Column]:
+    """Columns by name, from a mapping, a data frame, Features, or a single matrix, which is one field named "features".
+
+    ``trained`` are those of the fit, if these describe other rows.
+    """
+    columns = _mapping(given)
+    if not columns:
         raise TypeError(f"{argument} must be a mapping of names to matrices or arrays, with at least one entry, got {given!r}.")
-    for name in given:
+    for name in columns:
         if not isinstance(name, str):
             raise TypeError(f"names of columns must be strings, got {name!r} of type {type(name).__name__} in {argument}.")
-    return {name: _as_column(f"{argument}[{name!r}]", name, column) for name, column in given.items()}
+    trained = trained or {}
+    return {name: _as_column(f"{argument}[{name!r}]", name, column, trained.get(name)) for name, column in columns.items()}
 
 
-def _as_column(argument: str, name: str, column: Any) -> Column:
-    if isinstance(column, Levels | Field):
+def _mapping(given: Any) -> dict[str, Any]:
+    if isinstance(given, Features):
+        return dict(given.fields)
+    if isinstance(given, Mapping):
+        return dict(given)
+    if hasattr(given, "columns") and hasattr(given, "__getitem__"):  # a data frame
+        return {name: np.asarray(given[name]) for name in given.columns}
+    return {"features": given}
+
+
+def _as_column(argument: str, name: str, column: Any, trained: Column | None) -> Column:
+    """A column by what it is or, if there was one in the fit, as that was."""
+    if isinstance(trained, np.ndarray):
+        array = check.array(argument, _codes(column))
+        return check.reals(argument, array, len(array) if array.ndim == 1 else -1).astype(np.float64)
+    if not isinstance(column, Levels | Field) and not sp.issparse(column):
+        if isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1:
+            column = check.array(argument, column)
+        if getattr(column, "ndim", None) == 1:
+            column = _one_dimensional(argument, column)
+    if isinstance(trained, Levels) and isinstance(column, Levels):
+        return column.like(argument, name, trained)
+    if isinstance(column, Levels | Field) or (isinstance(column, np.ndarray) and column.ndim == 1):
         return column
-    if not sp.issparse(column) and (isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1):
-        array = check.array(argument, column)
-        if array.ndim == 1 and array.dtype.kind in "iu":
-            return Levels(level_codes(argument, array, None))
-        if array.ndim == 1:
-            return check.reals(argument, array, len(array))
-        column = array
+    if not sp.issparse(column) and not isinstance(column, np.ndarray | Operator):
+        raise TypeError(
+            f"field {name!r} must be a scipy sparse matrix, a numpy array of one or two dimensions, everypair.Levels, or a linear "
+            f"operator with shape, matvec and rmatvec, got {column!r} of type {type(column).__name__}."
+        )
     return as_field(name, column)
+
+
+def _one_dimensional(argument: str, array: np.ndarray) -> Column:
+    if array.dtype.kind in "iu":
+        return Levels(level_codes(argument, array, None))
+    if array.dtype.kind not in "fb":
+        raise TypeError(
+            f"{argument} must hold integers (levels) or numbers, got dtype {array.dtype}. Map ids to 0, 1, 2, ... first "
+            f"(numpy.unique(ids, return_inverse=True) does)."
+        )
+    return check.reals(argument, array, len(array)).astype(np.float64)
+
+
+def _codes(column: Any) -> Any:
+    return column.codes if isinstance(column, Levels) else column
 
 
 def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
     """``codes`` as integers from -1 (none) to n - 1."""
     array = check.array(argument, codes)
-    if array.dtype.kind != "i" or not array.size or array.min() != -1:
+    if array.dtype.kind != "i" or not array.size or array.min() > -1:
         return check.indices(argument, array, n)
+    check.refuse(argument, array < -1, array, "hold levels: 0, 1, 2, ..., or -1 for none")
     check.indices(argument, np.where(array == -1, 0, array), n)
     return array.astype(np.int64, copy=False)
 
@@ -252,13 +292,6 @@ def with_none(table: np.ndarray) -> np.ndarray:
 
 def len_of(column: Column) -> int:
     return column.shape[0] if isinstance(column, Field) else len(column)
-
-
-def _level_of(argument: str, name: str, column: Column, trained: Column) -> Column:
-    """A column of new rows; levels without a description are those of the fit."""
-    if isinstance(trained, Levels) and isinstance(column, Levels) and not column.columns:
-        return trained.of(level_codes(f"{argument}[{name!r}]", column.codes, trained.n))
-    return column
 
 
 def _widths(columns: Mapping[str, Column], trained: Rows) -> dict[str, Any]:
@@ -283,3 +316,8 @@ def _one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
     """A feature per level; a row without a level has none."""
     there = codes >= 0
     return sp.csr_array((np.ones(int(there.sum())), codes[there], np.append(0, np.cumsum(there))), shape=(len(codes), n))
+
+
+def variable_letters(n: int) -> list[str]:
+    """The letters of a tensor's context variables: U, V as in the paper, U1, U2, ... for more of them."""
+    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]

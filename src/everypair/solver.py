@@ -15,8 +15,14 @@ from numba.core import event
 from everypair.objective import OTHER, Objective, ObjectiveValue
 from everypair.progress import Progress
 from everypair.towers.base import Tower, common_turns
+from everypair.towers.smooth import Smooth
 
 SIDES = ("context", "item")
+
+# Vectors and scores follow the moves of the parameters, and collect rounding errors of the size they once had. They are computed
+# anew every so many epochs, when the objective has fallen far, and after each epoch of towers that may shrink by any factor.
+REFRESH = 16
+LARGE_FALL = 1e-3
 
 
 class Epoch(NamedTuple):
@@ -37,7 +43,7 @@ class ICD:
     ----------
     objective : Objective
     context, item : Tower
-        Initialised.
+        Bound, with their start values.
     rotate : bool
         Turn both sides, before each sweep, such that the other side's Gram is diagonal; towers may decline.
     order : {"side", "dimension"}
@@ -51,20 +57,25 @@ class ICD:
         self._turns = [slice(a, b) for a, b in common_turns([context.turns, item.turns])] if rotate and order == "side" else []
         feedback = objective.feedback
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
+        self._drifts = any(isinstance(part, Smooth) for tower in self.towers.values() for part in tower.walk())
+        self._begin()
+
+    def _begin(self) -> None:
+        """Vectors, Grams and scores from the parameters."""
         for side in SIDES:
             self._place(side)
-            self._update_gram(side)
-        objective.rescore()
+            self.update_gram(side)
+        self.objective.rescore()
 
     def sweeps(self) -> Iterator[str]:
-        """One epoch, a sweep at a time: yields the side that was swept (Algorithm 1, lines 4 to 11)."""
+        """One epoch, a sweep at a time: yields the side that was swept (Algorithm 1, lines 4 to 12)."""
         if self.order == "dimension":
             yield from self._sweeps_by_dimension()
             return
         for side in SIDES:
             self._turn(OTHER[side])
             self.towers[side].sweep(self.objective.side(side))
-            self._update_gram(side)
+            self.update_gram(side)
             yield side
 
     def _sweeps_by_dimension(self) -> Iterator[str]:
@@ -83,9 +94,14 @@ class ICD:
         return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
 
     def _place(self, side: str) -> None:
-        self.objective.vectors[side] = self.towers[side].vectors(self.objective.workers)
+        tower = self.towers[side]
+        vectors = tower.vectors(self.objective.workers)
+        if not tower.vectors_are_parameters:
+            vectors.own([parameter.value for parameter in tower.parameters.values()])
+        self.objective.vectors[side] = vectors
 
-    def _update_gram(self, side: str) -> None:
+    def update_gram(self, side: str) -> None:
+        """J of a side whose vectors have moved."""
         vectors, workers = self.objective.vectors[side], self.objective.workers
         self.objective.grams[side] = self.towers[side].gram(vectors, self._weights[side], workers)
 
@@ -146,7 +162,7 @@ class ICD:
         That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (``after_epoch``
         returned True), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once.
         """
-        previous = self.finite_value().objective
+        previous = exact = self.finite_value().objective
         with _compile_timer() as compiled, _ctrl_c() as interrupted, Progress(epochs, label) as progress:
             for epoch in range(1, epochs + 1):
                 began, compiled_before = time.perf_counter(), compiled()
@@ -154,6 +170,10 @@ class ICD:
                     if interrupted.is_set():
                         break
                 value = self.finite_value()
+                if self._drifts or epoch % REFRESH == 0 or value.objective < exact * LARGE_FALL:
+                    self._begin()
+                    value = self.finite_value()
+                    exact = value.objective
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 progress.update(objective=value.objective)
                 if after_epoch(Epoch(epoch, *value, max(seconds, 0.0))):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
+from everypair import validation as check
 from everypair.feedback import Feedback
 from everypair.models.separable import Separable
 from everypair.parallel import SERIAL, Workers, one_blas_thread
@@ -17,8 +18,10 @@ from everypair.rows import Rows, as_rows
 from everypair.solver import ICD
 from everypair.towers import Coordinates, Embedding, Smooth, Tower
 from everypair.towers.modes import Modes
+from everypair.towers.smooth import Entries
 
-N_OTHER = 7
+N_OTHER, ALPHA0 = 7, 0.3
+SLOPE_STEPS, BEND_STEPS, TOLERANCE = (1e-4, 1e-6, 1e-8), (1e-3, 1e-4, 1e-5), 1e-5
 SWEEPS = 100  # after which no single parameter should have much left to gain
 
 
@@ -65,6 +68,7 @@ class _Check:
     def __init__(self, tower: Tower, rows: Mapping[str, Any] | None, n_rows: int, side: str, seed: int) -> None:
         if not isinstance(tower, Tower):
             raise TypeError(f"check_tower takes a tower, got {tower!r} of type {type(tower).__name__}.")
+        check.choice("side", side, ("context", "item"))
         self.tower, self.columns, self.side, self.seed = tower, rows, side, seed
         self.n = as_rows(side, rows, n_rows if rows is None else None).n
         random = np.random.default_rng(seed)
@@ -90,7 +94,8 @@ class _Check:
             self.derivatives()
         self.gram()
         self.rotation()
-        self.steps()
+        self.steps(ALPHA0)
+        self.steps(0.0)
         self.convergence()
         self.held_parameters()
         self.threads()
@@ -98,11 +103,11 @@ class _Check:
 
     # a problem to try the tower on
 
-    def solver(self, seed: int | None = None, workers: Workers = SERIAL) -> ICD:
+    def solver(self, seed: int | None = None, workers: Workers = SERIAL, alpha0: float = ALPHA0) -> ICD:
         other = Embedding(self.tower.n_dims, name="the other side")
         towers = {"context": self.tower, "item": other} if self.side == "context" else {"context": other, "item": self.tower}
         model = Separable(
-            **towers, unobserved_weight=0.3, regularization=0.1, regularization_exponent=0.5, init_std=0.5,
+            **towers, unobserved_weight=alpha0, regularization=0.1, regularization_exponent=0.5, init_std=0.5,
             rotate=False, dtype="float64", random_state=self.seed if seed is None else seed,
         )  # fmt: skip
         described = {"contexts": None, "items": None, f"{self.side}s": self.columns}
@@ -120,7 +125,7 @@ class _Check:
         observed = np.broadcast_to(m, self.feedback.n_contexts)[c] * n[i]
         implicit = everything - float(np.sum(observed * scores**2))
         l2 = sum(tower.l2() for tower in solver.towers.values())
-        return float(np.sum(self.alpha * (scores - self.y) ** 2)) + 0.3 * implicit + l2
+        return float(np.sum(self.alpha * (scores - self.y) ** 2)) + solver.objective.alpha0 * implicit + l2
 
     def fail(self, what: str, message: str) -> None:
         raise AssertionError(f"{self.tower!r}: {what}: {message}")
@@ -165,9 +170,9 @@ class _Check:
 
     def coordinates(self) -> None:
         tower = self.smooth()
-        visits = {name: np.zeros(value.shape, int) for name, value in tower._p.items()}
-        for at in tower._coordinates:
-            np.add.at(visits[at.name], at.index, 1)
+        visits = {name: np.zeros(value.shape, int) for name, value in tower.parameter_values.items()}
+        for entries in tower.coordinate_entries:
+            np.add.at(visits[entries.at.name], entries.at.index, 1)
         for name, count in visits.items():
             if np.any(count != 1):
                 index = tuple(int(j) for j in np.argwhere(count != 1)[0])
@@ -179,44 +184,61 @@ class _Check:
         return tower
 
     def derivatives(self) -> None:
-        tower = self.smooth()
-        p, rows = tower._p, tower.rows
-        for at in tower._coordinates:
-            given = tower.derivatives(p, rows, at)
-            padded = self.padded(given.first, given.start, at)
-            slope = _difference(lambda: tower.phi(p, rows), p[at.name], at.index)
-            self.same(f"first derivative by {_name(at)}", padded, slope, lambda c, f: f"row {c}, dimension {f}", 1e-6)
-            bend = _difference(lambda at=at: tower.derivatives(p, rows, at).first, p[at.name], at.index)
-            second = np.zeros_like(bend) if given.second is None else np.asarray(given.second)
-            kind = "second derivative (None says zero)" if given.second is None else "second derivative"
-            self.same(f"{kind} by {_name(at)}", second, bend, lambda c, f, d=given.start: f"row {c}, dimension {f + d}", 1e-5)
-            if at.entry is not None:
-                self.entries(tower, at)
+        """At the start values, and at values around them: an error may vanish where a parameter is zero."""
+        for shake in (0.0, 0.3):
+            tower = self.smooth()
+            p, rows = tower.parameter_values, tower.rows
+            for value in p.values():
+                value += shake * self.random.normal(size=value.shape)
+            phi = np.asarray(tower.phi(p, rows))
+            if phi.dtype != np.float64:
+                self.fail("phi", f"gives {phi.dtype}, though the parameters are float64.")
+            for entries in tower.coordinate_entries:
+                at = entries.at
+                d = tower.checked(tower.derivatives(p, rows, at), at)
+                kind = "second derivative" if d.second is not None else "second derivative (None says zero)"
+                second = np.zeros_like(d.first) if d.second is None else d.second
+                slopes, bends = {}, {}
+                for h in SLOPE_STEPS:
+                    above, below = _around(tower, entries, h)
+                    slopes[h] = (above - below) / (2 * h)
+                for h in BEND_STEPS:
+                    above, below = _around(tower, entries, h)
+                    bends[h] = (above - 2 * phi + below) / h**2
+                self.agrees(f"first derivative by {_name(at)}", self.padded(d.first, d.start), slopes, np.abs(phi).max(), 1)
+                self.agrees(f"{kind} by {_name(at)}", self.padded(second, d.start), bends, np.abs(phi).max(), 2)
+                if at.entry is not None:
+                    self.owners(tower, entries)
 
-    def entries(self, tower: Smooth, at: Coordinates) -> None:
+    def agrees(self, what: str, found: np.ndarray, by_step: dict[float, np.ndarray], size: float, order: int) -> None:
+        """Differences err by truncation if the step is large, by rounding if it is small: one of them must come close."""
+        errors = []
+        for h, expected in by_step.items():
+            rounding = 30 * np.finfo(float).eps * size / h**order
+            errors.append(np.abs(found - expected) / (TOLERANCE * np.abs(by_step[h]).max(initial=0.0) + rounding + 1e-300))
+        best = np.min(errors, axis=0)
+        if not best.max(initial=0.0) <= 1.0:
+            c, f = np.unravel_index(int(np.argmax(np.where(np.isfinite(best), best, np.inf))), best.shape)
+            which = int(np.argmin([error[c, f] for error in errors]))
+            expected = list(by_step.values())[which][c, f]
+            self.fail(what, f"row {c}, dimension {f} is {found[c, f]:.4g}, expected {expected:.4g}.")
+
+    def owners(self, tower: Smooth, entries: Entries) -> None:
         """Each entry moves its own rows, and no others."""
-        value, phi = tower._p[at.name], tower.phi(tower._p, tower.rows)
+        p, at = tower.parameter_values, entries.at
         assert at.entry is not None
-        for j in range(min(int(np.size(value[at.index])), 20)):
-            before = np.array(value[at.index])
-            changed = before.copy()
-            changed[j] += 0.1
-            value[at.index] = changed
-            moved = np.any(tower.phi(tower._p, tower.rows) != phi, axis=1) & (at.entry != j)
-            value[at.index] = before
+        phi, before = np.array(tower.phi(p, tower.rows)), np.array(entries.get(p))
+        for j in range(min(entries.size, 20)):
+            entries.put(p, before + 0.1 * (np.arange(entries.size) == j))
+            moved = np.any(tower.phi(p, tower.rows) != phi, axis=1) & (at.entry != j)
+            entries.put(p, before)
             if moved.any():
                 c = int(np.argmax(moved))
                 self.fail("coordinates", f"row {c} depends on entry {j} of {_name(at)}, but its entry is said to be {at.entry[c]}.")
 
-    def padded(self, first: np.ndarray, start: int, at: Coordinates) -> np.ndarray:
-        first = np.asarray(first)
-        if first.ndim != 2 or len(first) != self.n or start + first.shape[1] > self.tower.n_dims:
-            self.fail(
-                f"first derivative by {_name(at)}",
-                f"shape {first.shape} from dimension {start} on, expected {self.n} rows within {self.tower.n_dims} dimensions.",
-            )
+    def padded(self, derivative: np.ndarray, start: int) -> np.ndarray:
         out = np.zeros((self.n, self.tower.n_dims))
-        out[:, start : start + first.shape[1]] = first
+        out[:, start : start + derivative.shape[1]] = derivative
         return out
 
     def gram(self) -> None:
@@ -239,19 +261,21 @@ class _Check:
             if abs(tower.l2() - l2) > 1e-9 * max(1.0, l2):
                 self.fail("rotate", f"L2 was {l2:.6g} before turning dimensions {a} to {b - 1}, and {tower.l2():.6g} after.")
 
-    def steps(self) -> None:
+    def steps(self, alpha0: float) -> None:
         """Block by block, then sweep by sweep."""
-        solver = self.solver()
+        solver = self.solver(alpha0=alpha0)
         tower, before = solver.towers[self.side], self.objective(solver)
         for _ in range(2):
             for block in tower.blocks:
                 tower.step(solver.objective.side(self.side), block)
                 before = self.descends(solver, before, f"step on block {block!r}")
-            solver._update_gram(self.side)
+            solver.update_gram(self.side)
             for side in solver.sweeps():
                 before = self.descends(solver, before, f"sweep of the {side} side")
                 reported = solver.value().objective
-                if abs(reported - before) > 1e-7 * max(1.0, abs(before)):
+                grams = solver.objective.grams
+                cancelled = solver.objective.alpha0 * float(np.sum(np.abs(grams["context"]) * np.abs(grams["item"])))
+                if abs(reported - before) > 1e-7 * max(1.0, abs(before)) + 1e-12 * cancelled:
                     self.fail("objective", f"{reported:.9g} by the Grams, {before:.9g} over every pair, after a sweep.")
 
     def descends(self, solver: ICD, before: float, what: str) -> float:
@@ -259,13 +283,14 @@ class _Check:
         if not after <= before + 1e-9 * max(1.0, abs(before)):
             self.fail(what, f"the objective rose from {before:.9g} to {after:.9g}.")
         told, true = solver.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
-        other_moves = "the view was told of other moves than the parameters made"
-        self.same(what, told, true, lambda c, f: f"{other_moves}: phi[{c}, {f}]", 1e-7)
-        solver.objective._bring_scores_to("context")
+        told_other = "the view was told of other moves than the parameters made"
+        self.same(what, told, true, lambda c, f: f"{told_other}: phi[{c}, {f}]", 1e-7)
         context, item = self.feedback.rows, self.feedback.by_context.indices
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         scores = np.einsum("pf,pf->p", phi[context], psi[item])
-        self.same(what, solver.objective._scores, scores, lambda p: f"{other_moves}: the score of {context[p], item[p]}", 1e-7)
+        self.same(
+            what, solver.objective.scores("context"), scores, lambda p: f"{told_other}: the score of {context[p], item[p]}", 1e-7
+        )
         return after
 
     def convergence(self) -> None:
@@ -334,15 +359,15 @@ class _Check:
         self.same("files", other.vectors().rows, tower.vectors().rows, lambda c, f: f"{what}[{c}, {f}]", 0.0)
 
 
-def _difference(f: Callable[[], np.ndarray], value: np.ndarray, index: Any, step: float = 1e-5) -> np.ndarray:
-    """How ``f()`` changes with the selected entries."""
-    base = np.array(value[index])
-    value[index] = base + step
-    above = np.array(f())
-    value[index] = base - step
-    below = np.array(f())
-    value[index] = base
-    return (above - below) / (2 * step)
+def _around(tower: Smooth, entries: Entries, step: float) -> list[np.ndarray]:
+    """phi with the entries moved up, and down, by a step."""
+    p, found = tower.parameter_values, []
+    base = np.array(entries.get(p))
+    for value in (base + step, base - step):
+        entries.put(p, value)
+        found.append(np.array(tower.phi(p, tower.rows)))
+    entries.put(p, base)
+    return found
 
 
 def _name(at: Coordinates) -> str:

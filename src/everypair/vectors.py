@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,11 @@ class Vectors:
 
     def __init__(self, *, rows: np.ndarray | None = None, dims: np.ndarray | None = None) -> None:
         self._rows, self._dims = rows, dims
+
+    @classmethod
+    def of_dimensions(cls, phi: Callable[[int], np.ndarray], n_dims: int) -> Vectors:
+        """From a function that gives one dimension at a time."""
+        return cls(dims=np.stack([phi(f) for f in range(n_dims)]))
 
     @property
     def rows(self) -> np.ndarray:
@@ -33,6 +39,13 @@ class Vectors:
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""
         self._rows = None
+
+    def own(self, arrays: list[np.ndarray]) -> None:
+        """Make copies of what is shared with other arrays, which may change on their own."""
+        if self._rows is not None and any(np.may_share_memory(self._rows, array) for array in arrays):
+            self._rows = self._rows.copy()
+        if self._dims is not None and any(np.may_share_memory(self._dims, array) for array in arrays):
+            self._dims = self._dims.copy()
 
     def become(self, rows: np.ndarray) -> None:
         """Show these rows from now on."""

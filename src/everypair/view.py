@@ -69,6 +69,51 @@ class View(ABC):
     def track(self, f: int) -> None:  # noqa: B027
         """A hint that the slopes of this dimension will be asked for again and again."""
 
+    def implicit(self) -> tuple[float, np.ndarray]:
+        """``alpha0`` and the other side's J, for a tower that stands for more rows than are listed: the view then gives the
+        explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
+        raise NotImplementedError(f"{type(self).__name__} lists all its rows")
+
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
         """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""
         return False
+
+
+class DerivedView(View):
+    """A view made from another, over the same rows unless ``n_rows`` says otherwise."""
+
+    def __init__(self, view: View, n_rows: int | None = None) -> None:
+        self._view = view
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows if n_rows is None else n_rows
+
+    def track(self, f: int) -> None:
+        self._view.track(f)
+
+
+class PartView(DerivedView):
+    """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""
+
+    def __init__(self, view: View, start: int = 0) -> None:
+        super().__init__(view)
+        self._start = start
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes(self._start + f)
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        self._view.move(self._start + f, delta)
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(tangent, self._start + at)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(tangent, delta, self._start + at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        return self._view.slopes_pair(self._start + f, self._start + q, phi)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        self._view.move_pair(self._start + f, self._start + q, delta_f, delta_q)
+
+    def track(self, f: int) -> None:
+        self._view.track(self._start + f)

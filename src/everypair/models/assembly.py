@@ -11,7 +11,7 @@ from everypair import validation as check
 from everypair.feedback import Feedback
 from everypair.regularization import Regularization
 from everypair.rows import as_rows
-from everypair.towers import Settings, Site, Tower
+from everypair.towers import Constant, Settings, Site, Tower
 from everypair.towers.modes import Modes
 from everypair.towers.site import Start
 
@@ -34,11 +34,10 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     m, n = feedback.weights()
 
     def site(side: str, columns: Any, observed: np.ndarray, weight: np.ndarray, of_others: float) -> Site:
-        implicit = plan.alpha0 * of_others
         rows = as_rows(side, columns, len(observed))
         return Site(
             side, rows, observed, plan.alpha0 * weight * of_others, plan.start, plan.settings, plan.regularization, names,
-            weighted=side == "context" and feedback.context_weight is not None, implicit=implicit,
+            weighted=side == "context" and feedback.context_weight is not None, per_combination=plan.alpha0 * of_others,
         )  # fmt: skip
 
     contexts_tower = context.bind(site("context", contexts, feedback.context_count, m, n.sum()))
@@ -61,21 +60,21 @@ def _check_pair(context: Any, item: Any) -> None:
     seen: dict[int, str] = {}
     for name, side in (("context", context), ("item", item)):
         for tower in side.walk():
-            if id(tower) in seen:
+            if id(tower) in seen and not isinstance(tower, Constant):
                 where = f"twice in {name}" if seen[id(tower)] == name else "in context and in item"
                 raise ValueError(
-                    f"{tower!r} is used {where}: the parts of a k-separable model have parameters of their own, and the loss would "
-                    f"not be quadratic in shared ones. Make two towers."
+                    f"{tower!r} is used {where}: each part of a model has parameters of its own, since it steps on them with "
+                    f"the others held. Make two towers."
                 )
             seen[id(tower)] = name
 
 
 def hold(argument: str, values: Mapping[str, Any] | None, towers: Mapping[str, Tower], fixed: bool) -> None:
-    """Set parameters by letter; hold them if ``fixed``."""
+    """Set parameters by name; hold them if ``fixed``."""
     if values is None:
         return
     if not isinstance(values, Mapping):
-        raise TypeError(f"{argument} must be a mapping of parameter letters to arrays, got {type(values).__name__}.")
+        raise TypeError(f"{argument} must be a mapping of names of parameters to arrays, got {type(values).__name__}.")
     parameters = {**towers["context"].parameters, **towers["item"].parameters}
     for letter, value in values.items():
         if letter not in parameters:

@@ -10,7 +10,7 @@ import numpy as np
 
 from everypair import validation as check
 from everypair.models.tower_model import TowerModel, documented
-from everypair.rows import Levels
+from everypair.rows import Levels, variable_letters
 from everypair.solver import Epoch
 from everypair.towers import Core, Embedding, Product, Tower
 
@@ -122,12 +122,7 @@ def _columns(contexts: Any, levels: Any) -> dict[str, Levels]:
     sizes = None if levels is None else [check.integer(f"levels[{j}]", n, low=1) for j, n in enumerate(levels)]
     contexts = check_levels("contexts", contexts, sizes)
     sizes = sizes or [None] * contexts.shape[1]
-    return {letter: Levels(contexts[:, j], sizes[j]) for j, letter in enumerate(mode_letters(len(sizes)))}
-
-
-def mode_letters(n: int) -> list[str]:
-    """The letters of the context variables: U, V as in the paper, U1, U2, ... for more of them."""
-    return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]
+    return {letter: Levels(contexts[:, j], sizes[j]) for j, letter in enumerate(variable_letters(len(sizes)))}
 
 
 def check_levels(name: str, contexts: Any, sizes: Sequence[int] | None) -> np.ndarray:

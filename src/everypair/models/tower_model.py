@@ -72,7 +72,7 @@ class TowerModel(Model):
     phi_, psi_ : arrays (n_contexts, K), (n_items, K)
         Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access.
     parameters_ : dict
-        Copies of the parameters by the paper's letters.
+        Copies of the parameters by name: the paper's letters, or as towers name them.
     history_ : list of Epoch
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
     stop_reason_ : str
@@ -182,8 +182,7 @@ class TowerModel(Model):
 
     def _check_order(self, towers: Mapping[str, Tower]) -> None:
         """Both sides dimension by dimension takes towers that step that way."""
-        blocks = [block for tower in towers.values() for block in tower.blocks]
-        if self.order == "dimension" and not all(isinstance(block, int) or block == "linear" for block in blocks):
+        if self.order == "dimension" and not all(tower.by_dimension for tower in towers.values()):
             raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
 
     @property

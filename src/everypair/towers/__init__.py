@@ -1,10 +1,12 @@
 """Towers: one side of a k-separable model each.
 
-``Embedding``, ``Linear`` and ``Machine`` have parameters; ``Lookup``, ``Sum``, ``Concat``, ``Product`` and ``Core`` make towers of
-towers. The files ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the subsections of the paper's Section 5.
-Derive from ``Smooth`` to write your own.
+``Embedding``, ``Linear``, ``Machine`` and ``Constant`` stand alone; ``Lookup``, ``Sum``, ``Concat``, ``Product`` and ``Core`` make
+towers of towers. The files ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the subsections of the paper's
+Section 5.
+Derive from ``Smooth`` to write your own, or from ``Tower`` for steps of your own.
 """
 
+from everypair.parallel import Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
@@ -19,6 +21,8 @@ from everypair.towers.product import Product
 from everypair.towers.site import Settings, Site
 from everypair.towers.smooth import Coordinates, Derivatives, Smooth
 from everypair.towers.sum import Sum
+from everypair.vectors import Vectors
+from everypair.view import View
 
 __all__ = [
     "Concat",
@@ -38,4 +42,7 @@ __all__ = [
     "Smooth",
     "Sum",
     "Tower",
+    "Vectors",
+    "View",
+    "Workers",
 ]

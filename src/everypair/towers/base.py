@@ -46,14 +46,18 @@ class Tower(ABC):
         """A copy of this tower with rows and parameters."""
         bound = copy.copy(self)
         bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
-        bound._bind(site)
+        bound.build(site)
         for part in bound.towers:
             bound.parameters.update(part.parameters)
         return bound
 
     @abstractmethod
-    def _bind(self, site: Site) -> None:
-        """Make ``parameters`` (with :meth:`~everypair.towers.site.Site.parameter`), or bind the towers it is made of."""
+    def build(self, site: Site) -> None:
+        """Make ``parameters`` (with :meth:`Site.parameter <everypair.towers.Site.parameter>`), or bind the towers it is made of."""
+
+    def bind_parts(self, site: Site) -> None:
+        """Bind the towers it is made of, to the same rows."""
+        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
 
     @abstractmethod
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
@@ -62,7 +66,12 @@ class Tower(ABC):
     @property
     @abstractmethod
     def blocks(self) -> Sequence[Any]:
-        """The blocks of free parameters of a sweep, in order. A block that is an integer f moves dimension f."""
+        """The blocks of free parameters of a sweep, in order. An integer f is the block of dimension f."""
+
+    @property
+    def by_dimension(self) -> bool:
+        """Whether it can be swept dimension by dimension, in turn with the other side (``order="dimension"``)."""
+        return all(isinstance(block, int) for block in self.blocks)
 
     @abstractmethod
     def step(self, view: View, block: Any) -> None:
@@ -88,6 +97,8 @@ class Tower(ABC):
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function from numbers of rows of the fit to their ``phi``: computed for them alone where the tower can."""
+        if self.rows.has_rows:
+            return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows
         rows = self.vectors().rows
         return lambda index: rows[index]
 
@@ -127,13 +138,13 @@ class Tower(ABC):
     def __repr__(self) -> str:
         shown = []
         for name, argument in inspect.signature(type(self)).parameters.items():
-            value = getattr(self, name)
+            value: Any = getattr(self, name, argument.empty)
+            if value is argument.empty or value is argument.default:
+                continue
             if argument.kind is argument.VAR_POSITIONAL:
                 shown += map(repr, value)
-            elif argument.kind is argument.KEYWORD_ONLY:
-                shown += [f"{name}={value!r}"] if value != argument.default else []
-            elif value is not argument.default:
-                shown.append(repr(value))
+            else:
+                shown.append(f"{name}={value!r}" if argument.kind is argument.KEYWORD_ONLY else repr(value))
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def walk(self) -> Iterator[Tower]:

@@ -12,7 +12,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import PartView, View
 
 
 class Concat(Tower):
@@ -36,8 +36,8 @@ class Concat(Tower):
         ends = np.cumsum([tower.n_dims for tower in self.towers]).tolist()
         return list(zip([0, *ends[:-1]], self.towers, strict=True))
 
-    def _bind(self, site: Site) -> None:
-        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+    def build(self, site: Site) -> None:
+        self.bind_parts(site)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.concatenate([tower.evaluate(rows, workers).dims for tower in self.towers]))
@@ -84,32 +84,3 @@ class Concat(Tower):
         for start, tower in self._parts:
             if start <= at.start and at.stop <= start + tower.n_dims:
                 tower.rotate(slice(at.start - start, at.stop - start), Q, workers)
-
-
-class PartView(View):
-    """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""
-
-    def __init__(self, view: View, start: int = 0) -> None:
-        self._view, self._start = view, start
-        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
-
-    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
-        return self._view.slopes(self._start + f)
-
-    def move(self, f: int, delta: np.ndarray) -> None:
-        self._view.move(self._start + f, delta)
-
-    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        return self._view.slopes_along(tangent, self._start + at)
-
-    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
-        self._view.move_along(tangent, delta, self._start + at)
-
-    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
-        return self._view.slopes_pair(self._start + f, self._start + q, phi)
-
-    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
-        self._view.move_pair(self._start + f, self._start + q, delta_f, delta_q)
-
-    def track(self, f: int) -> None:
-        self._view.track(self._start + f)

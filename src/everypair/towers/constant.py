@@ -32,8 +32,8 @@ class Constant(Tower):
     def blocks(self) -> Sequence[Any]:
         return ()
 
-    def _bind(self, site: Site) -> None:
-        self._dtype = site.start.dtype
+    def build(self, site: Site) -> None:
+        self._dtype = site.dtype
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.ones((1, rows.n), self._dtype))

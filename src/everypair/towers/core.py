@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from everypair import validation as check
-from everypair.objective import Side
 from everypair.parallel import SERIAL, Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows, with_none
@@ -22,7 +21,7 @@ from everypair.towers.lookup import Lookup
 from everypair.towers.modes import Modes
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import DerivedView, View
 
 
 class Core(Modes):
@@ -50,10 +49,10 @@ class Core(Modes):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.name = name
 
-    def _bind(self, site: Site) -> None:
-        super()._bind(site)
+    def build(self, site: Site) -> None:
+        super().build(site)
         shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
-        implicit = site.implicit * self.n_combinations if self.complete else site.unobserved.sum()
+        implicit = site.per_combination * self.n_combinations if self.complete else site.unobserved.sum()
         B = site.normal(shape, int(np.prod(shape)))
         self._B = site.parameter(self.name, B, float(site.observed.sum() + implicit))
         self.parameters[self.name] = self._B
@@ -96,10 +95,11 @@ class Core(Modes):
         field = listed if unlisted is None else StackedField(listed, unlisted)
         for f in range(self.n_dims):
             g, h = (x.astype(np.float64) for x in view.slopes(f))
-            if unlisted is not None and isinstance(view, Side):
-                product = self._B.value.astype(np.float64) @ view.gram[f]
-                g = np.append(g, view.alpha0 * unlisted.multiply(product.ravel(), view.workers))
-                h = np.append(h, np.full(unlisted.shape[0], view.alpha0 * view.gram[f, f]))
+            if unlisted is not None:
+                alpha0, J = view.implicit()
+                product = self._B.value.astype(np.float64) @ J[f]
+                g = np.append(g, alpha0 * unlisted.multiply(product.ravel(), view.workers))
+                h = np.append(h, np.full(unlisted.shape[0], alpha0 * J[f, f]))
             delta = np.zeros_like(g)
             w = self._B.value[..., f].astype(np.float64).ravel()
             step_linear(field, w, self._B.penalty, g, h, delta, solver)
@@ -156,15 +156,18 @@ class Core(Modes):
         return int(np.prod([tower.n_dims * tower.terms for tower in self.towers]))
 
 
-class TangentView(View):
+class TangentView(DerivedView):
     """The loss as a mode sees it: its dimension e moves phi(c) along the core's slice e, contracted with the other modes."""
 
     def __init__(self, view: View, core: Core, mode: int) -> None:
-        self._view, self._core, self._mode = view, core, mode
-        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+        super().__init__(view)
+        self._core, self._mode = core, mode
         others = [tower for j, tower in enumerate(core.towers) if j != mode]
         self._others = core._kron(core.rows, others, view.workers) if others else None
         self._tangent: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    def track(self, f: int) -> None:
+        """No dimension of phi is that of the mode."""
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         return self._view.slopes_along(self._of_dimension(f))
@@ -198,7 +201,7 @@ def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.n
     """The vectors of a mode, each once, and which of them each row has."""
     if isinstance(tower, Lookup):
         levels = rows.levels(tower.column)
-        if levels.columns is tower.levels.columns:
+        if levels.described is None:
             return with_none(tower.table()) if levels.missing else tower.table(), levels.codes
     return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 

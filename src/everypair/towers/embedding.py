@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import numpy as np
@@ -42,9 +43,16 @@ class Embedding(Tower):
     def bind(self, site: Site) -> Tower:
         if self.column is None:
             return super().bind(site)
-        return Lookup(self.column, Embedding(self.factors, name=self.name)).bind(site)
+        return self.over_levels().bind(site)
 
-    def _bind(self, site: Site) -> None:
+    def over_levels(self) -> Lookup:
+        """What an embedding of a column is: a lookup in a table of its levels."""
+        assert self.column is not None
+        table = copy.copy(self)
+        table.column = None
+        return Lookup(self.column, table)
+
+    def build(self, site: Site) -> None:
         name, weight = self.name or site.rows.name, site.weight
         W = site.normal((len(weight), self.n_dims), self.n_dims)
         self._W = site.parameter(name, W, weight[:, None], site.rows.name)

@@ -16,8 +16,8 @@ from everypair.features import Field, OnesField, SparseField
 from everypair.feedback import Values
 from everypair.kernels import columns
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.objective import tiny
 from everypair.parallel import Workers
+from everypair.rounding import tiny
 
 CG_STEPS = 3
 
@@ -90,7 +90,7 @@ def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tup
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
 
-    ``state`` is that of :meth:`~everypair.objective.Side.slopes_pair`, and follows the moves.
+    ``state`` is that of :meth:`~everypair.view.View.slopes_pair`, and follows the moves.
 
     One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
     step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where

@@ -10,7 +10,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.features import Features, Field, feature_weights, require_squares
 from everypair.feedback import Values
-from everypair.parallel import SERIAL, Workers
+from everypair.parallel import Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
@@ -52,11 +52,6 @@ class FeatureTower(Tower):
             raise ValueError(f"rows must have the fields trained on, {self.features.widths}, got {features.widths}.")
         return features
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not self.rows.has_rows:
-            return super().lookup()
-        return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows
-
     @property
     def turns(self) -> list[tuple[int, int]]:
         return [] if self._W.fixed else [(0, len(self._W.value))]
@@ -87,9 +82,9 @@ class Linear(FeatureTower):
 
     def __init__(self, factors: int, *columns: str, name: str | None = None) -> None:
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
-        self.columns, self.name = columns, name
+        self.columns, self.name = check_columns(columns), name
 
-    def _bind(self, site: Site) -> None:
+    def build(self, site: Site) -> None:
         name, weights = self.read(site)
         name = self.name or name
         W = site.normal((self.features.n_features, self.n_dims), self.n_dims).T.copy(order="C")
@@ -113,6 +108,13 @@ class Linear(FeatureTower):
         delta = np.zeros_like(g)
         step_fields(self.features, self._W.value[block], self._W.penalty, g, h, delta, self._solver(view.workers))
         view.move(block, delta)
+
+
+def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    for column in columns:
+        if not isinstance(column, str):
+            raise TypeError(f"columns must be given by name, one after the other, got {column!r} of type {type(column).__name__}.")
+    return columns
 
 
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from everypair.kernels.columns import gather_levels, gather_states
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.objective import tiny
 from everypair.parallel import Workers
+from everypair.rounding import tiny
 from everypair.rows import Levels, Rows, with_none
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import DerivedView, View
 
 
 class Lookup(Tower):
@@ -45,22 +45,21 @@ class Lookup(Tower):
         check_towers("Lookup", (tower,))
         self.column, self.towers = column, (tower,)
         self.n_dims = tower.n_dims
+        self._unobserved: float | None = None
 
     @property
     def tower(self) -> Tower:
         return self.towers[0]
 
-    def _bind(self, site: Site, unobserved: float | None = None) -> None:
+    def build(self, site: Site) -> None:
         self.levels = site.rows.levels(self.column)
-        self.towers = (self.tower.bind(site.levels(self.column, unobserved)),)
+        self.towers = (self.tower.bind(site.levels(self.column, self._unobserved)),)
 
     def bind_complete(self, site: Site, unobserved: float) -> Lookup:
         """As :meth:`bind`, for levels that occur in more rows than are listed, and weigh ``unobserved`` there."""
-        bound = Lookup(self.column, self.tower)
-        bound.rows, bound.settings = site.rows, site.settings
-        bound._bind(site, unobserved)
-        bound.parameters = bound.tower.parameters
-        return bound
+        lookup = Lookup(self.column, self.tower)
+        lookup._unobserved = unobserved
+        return cast(Lookup, lookup.bind(site))
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         levels, inner = self._read(rows)
@@ -78,9 +77,7 @@ class Lookup(Tower):
     def _read(self, rows: Rows) -> tuple[Levels, Rows]:
         """The levels of rows, and what describes them: as in the fit, unless the rows bring a description of their own."""
         levels = rows.levels(self.column)
-        if levels.columns is self.levels.columns:
-            return levels, self.tower.rows
-        return levels, Rows(self.column, levels.n, levels.columns, index=None, size=self.levels.n)
+        return levels, self.tower.rows if levels.described is None else levels.described
 
     @property
     def blocks(self) -> Sequence[Any]:
@@ -111,7 +108,7 @@ class Lookup(Tower):
         return u.T @ u
 
 
-class LevelView(View):
+class LevelView(DerivedView):
     """The loss as a level sees it: gradients and curvatures are sums over the rows that have the level.
 
     ``implicit`` is the closed form of the implicit part where levels occur in more rows than are listed: a matrix M, the same
@@ -119,35 +116,32 @@ class LevelView(View):
     """
 
     def __init__(self, view: View, lookup: Lookup, implicit: np.ndarray | None = None) -> None:
-        self._view, self._levels, self._implicit = view, lookup.levels, implicit
-        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, lookup.levels.n
-        self._vectors = None if implicit is None else lookup.tower.vectors(view.workers)
+        super().__init__(view, lookup.levels.n)
+        self._levels = lookup.levels
+        self._implicit = None if implicit is None else (implicit, lookup.tower.vectors(view.workers))
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes(f))
-        if self._implicit is not None and self._vectors is not None:
-            row = self._implicit[f]
-            self._add(g, h, row @ self._vectors.dims, row[f])
+        if self._implicit is not None:
+            M, own = self._implicit
+            self._add(g, h, M[f] @ own.dims, M[f, f])
         return g.astype(self.dtype), h.astype(self.dtype)
 
     def move(self, f: int, delta: np.ndarray) -> None:
-        if self._vectors is not None:
-            self._vectors.dims[f] += delta
-            self._vectors.dims_changed()
+        self._advance(slice(f, f + 1), delta[None, :])
         self._view.move(f, self._spread(delta))
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes_along(self._spread(tangent), at))
-        if self._implicit is not None and self._vectors is not None:
+        if self._implicit is not None:
+            M, own = self._implicit
             t, dims = tangent.astype(np.float64), slice(at, at + tangent.shape[1])
-            Mt = t @ self._implicit[dims]
-            self._add(g, h, np.einsum("cf,fc->c", Mt, self._vectors.dims), np.einsum("cf,cf->c", Mt[:, dims], t))
+            Mt = t @ M[dims]
+            self._add(g, h, np.einsum("cf,fc->c", Mt, own.dims), np.einsum("cf,cf->c", Mt[:, dims], t))
         return g.astype(self.dtype), h.astype(self.dtype)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
-        if self._vectors is not None:
-            self._vectors.dims[at : at + tangent.shape[1]] += tangent.T * delta
-            self._vectors.dims_changed()
+        self._advance(slice(at, at + tangent.shape[1]), tangent.T * delta)
         self._view.move_along(self._spread(tangent), self._spread(delta), at)
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
@@ -155,23 +149,25 @@ class LevelView(View):
         state = np.zeros((self.n_rows, 8), np.float64)
         given = self._view.slopes_pair(f, q, self._spread(phi))
         self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, given, state)
-        if self._implicit is not None and self._vectors is not None:
-            M, own = self._implicit, self._vectors.dims
-            self._add(state[:, G_F], state[:, H_FF], M[f] @ own, M[f, f])
-            self._add(state[:, G_Q], state[:, H_QQ], M[q] @ own, M[q, q])
+        if self._implicit is not None:
+            M, own = self._implicit
+            self._add(state[:, G_F], state[:, H_FF], M[f] @ own.dims, M[f, f])
+            self._add(state[:, G_Q], state[:, H_QQ], M[q] @ own.dims, M[q, q])
             state[:, H_FQ] += M[f, q]
         state[:, PHI] = phi
         return state.astype(self.dtype)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
-        if self._vectors is not None:
-            self._vectors.dims[f] += delta_f
-            self._vectors.dims[q] += delta_q
-            self._vectors.dims_changed()
+        self._advance(slice(f, f + 1), delta_f[None, :])
+        self._advance(slice(q, q + 1), delta_q[None, :])
         self._view.move_pair(f, q, self._spread(delta_f), self._spread(delta_q))
 
-    def track(self, f: int) -> None:
-        self._view.track(f)
+    def _advance(self, dims: slice, moved: np.ndarray) -> None:
+        """Keep the levels' own vectors in step, where the implicit part needs them."""
+        if self._implicit is not None:
+            _, own = self._implicit
+            own.dims[dims] += moved
+            own.dims_changed()
 
     def _spread(self, of_levels: np.ndarray) -> np.ndarray:
         return self._levels.spread(of_levels.astype(self.dtype, copy=False))

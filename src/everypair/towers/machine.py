@@ -18,7 +18,7 @@ from everypair.features import Features, OnesField
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.parallel import Workers
 from everypair.towers.fields import Solver, step_linear, step_machine
-from everypair.towers.linear import FeatureTower, columns_of, penalty_part, project, step_fields
+from everypair.towers.linear import FeatureTower, check_columns, columns_of, penalty_part, project, step_fields
 from everypair.towers.site import Site
 from everypair.view import View
 
@@ -43,9 +43,9 @@ class Machine(FeatureTower):
     def __init__(self, factors: int, *columns: str, names: tuple[str, ...] | None = None) -> None:
         self.factors = check.integer("factors", factors, low=1)
         self.n_dims = self.factors + 2
-        self.columns, self.names = columns, names
+        self.columns, self.names = check_columns(columns), names
 
-    def _bind(self, site: Site) -> None:
+    def build(self, site: Site) -> None:
         k, bias = self.factors, site.side == "context"
         name, weights = self.read(site)
         names = self.names or ((f"{name} bias",) if bias else ()) + (f"{name} linear", name)
@@ -79,6 +79,10 @@ class Machine(FeatureTower):
     def blocks(self) -> Sequence[int | str]:
         linear = ["linear"] if not self._w.fixed or (self._b is not None and not self._b.fixed) else []
         return [*linear, *range(0 if self._W.fixed else self.n_dims - 2)]
+
+    @property
+    def by_dimension(self) -> bool:
+        return True  # the linear weights come first
 
     def step(self, view: View, block: int | str) -> None:
         if block == "linear":

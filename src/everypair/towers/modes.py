@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Values
-from everypair.objective import Side
 from everypair.parallel import Workers
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.embedding import Embedding
@@ -33,39 +31,35 @@ COMBINATIONS = ("observed", "all")
 class Modes(Tower):
     """A tower made of modes; subclasses say how their vectors combine."""
 
+    modes: tuple[Lookup, ...]  # of complete contexts
+
     def __init__(self, *towers: Tower, combinations: str = "observed") -> None:
         check_towers(type(self).__name__, towers)
         self.towers = towers
         self.combinations = check.choice("combinations", combinations, COMBINATIONS)
         self.complete = combinations == "all"
 
-    def _bind(self, site: Site) -> None:
+    def build(self, site: Site) -> None:
         if not self.complete:
-            self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+            self.bind_parts(site)
             return
         modes = [self._over_levels(tower) for tower in self.towers]
         _check_complete(site, [mode.column for mode in modes])
         sizes = [site.rows.levels(mode.column).n for mode in modes]
         self.n_combinations = float(np.prod([float(size) for size in sizes]))
-        part = replace(site, whole=False)
-        self.towers = tuple(
-            mode.bind_complete(part, site.implicit * self.n_combinations / size) for mode, size in zip(modes, sizes, strict=True)
-        )
+        everything = site.per_combination * self.n_combinations
+        weighed = zip(modes, sizes, strict=True)
+        self.modes = self.towers = tuple(mode.bind_complete(site.part(), everything / size) for mode, size in weighed)
 
     def _over_levels(self, tower: Tower) -> Lookup:
         if isinstance(tower, Embedding) and tower.column is not None:
-            return Lookup(tower.column, Embedding(tower.factors, name=tower.name))
+            return tower.over_levels()
         if isinstance(tower, Lookup):
             return tower
         raise ValueError(
             f"combinations='all' combines levels, so every tower of the {type(self).__name__} must be a Lookup or an Embedding of "
             f"a column, got {tower!r}."
         )
-
-    @property
-    def modes(self) -> list[Lookup]:
-        """The modes of complete contexts."""
-        return [tower for tower in self.towers if isinstance(tower, Lookup)]
 
     @abstractmethod
     def view_of(self, mode: int, view: View) -> View:
@@ -86,11 +80,12 @@ class Modes(Tower):
     def step(self, view: View, block: Any) -> None:
         """All parameters of one mode."""
         _, j = block
-        seen, mode = self.view_of(j, view), self.towers[j]
-        if self.complete and isinstance(mode, Lookup) and isinstance(view, Side):
-            mode.sweep(seen, view.alpha0 * self.implicit_matrix(j, view.gram))
+        seen = self.view_of(j, view)
+        if self.complete:
+            alpha0, J = view.implicit()
+            self.modes[j].sweep(seen, alpha0 * self.implicit_matrix(j, J))
         else:
-            mode.sweep(seen)
+            self.towers[j].sweep(seen)
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return self.complete_gram() if self.complete else vectors.gram(weight, workers)
@@ -104,6 +99,9 @@ def _check_complete(site: Site, columns: list[str]) -> None:
         raise ValueError(
             "combinations='all' is for the tower of all contexts: it cannot be part of another tower, or describe items."
         )
+    twice = sorted({column for column in columns if columns.count(column) > 1})
+    if twice:
+        raise ValueError(f"combinations='all' combines each column with all others, so {twice[0]!r} cannot be there twice.")
     if site.weighted:
         raise ValueError(
             "combinations='all' does not go with context weights (context_weight, or merged contexts): most of its contexts are "

@@ -14,7 +14,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower, check_same_dims
 from everypair.towers.modes import Modes
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import DerivedView, View
 
 
 class Product(Modes):
@@ -36,8 +36,7 @@ class Product(Modes):
         self.n_dims = check_same_dims("Product", towers)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        phi = self.dimensions(rows, workers)
-        return Vectors(dims=np.stack([phi(f) for f in range(self.n_dims)]))
+        return Vectors.of_dimensions(self.dimensions(rows, workers), self.n_dims)
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         return _product([tower.dimensions(rows, workers) for tower in self.towers])
@@ -68,12 +67,12 @@ class Product(Modes):
         return int(np.prod([tower.terms for tower in self.towers]))
 
 
-class ScaledView(View):
+class ScaledView(DerivedView):
     """The loss as a factor of a product sees it: ``phi_f`` moves ``factor(f)`` times as far as the factor's own."""
 
     def __init__(self, view: View, factor: Callable[[int], np.ndarray]) -> None:
-        self._view, self._factor = view, lru_cache(2)(factor)  # asked for again by the move
-        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+        super().__init__(view)
+        self._factor = lru_cache(2)(factor)  # asked for again by the move
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._view.slopes(f)
@@ -100,9 +99,6 @@ class ScaledView(View):
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         self._view.move_pair(f, q, delta_f * self._factor(f), delta_q * self._factor(q))
-
-    def track(self, f: int) -> None:
-        self._view.track(f)
 
     def _scaled(self, tangent: np.ndarray, at: int) -> np.ndarray:
         factors = [self._factor(at + f) for f in range(tangent.shape[1])]

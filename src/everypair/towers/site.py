@@ -26,8 +26,8 @@ class Settings(NamedTuple):
 class Start:
     """Random start values N(0, std), the same for every dtype.
 
-    For two sides they are small, so that the first sweep decides: the origin is no minimum there. Where three or more
-    parameters are multiplied it is one, and ``std`` makes scores start at the size of one.
+    For two sides they are small, so that the first sweep decides: the origin is no minimum there. Where three or more parameters
+    are multiplied it is one (if there is L2), and ``std`` makes scores start at the size of one.
     """
 
     random: np.random.Generator
@@ -39,7 +39,7 @@ class Start:
     def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
         if self.given is not None:
             std = self.given
-        elif self.degree == 2:
+        elif self.degree <= 2:
             std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
@@ -73,7 +73,12 @@ class Site:
     names: set[str]
     whole: bool = True
     weighted: bool = False  # rows have weights m of their own
-    implicit: float = 0.0  # alpha0 sum_i n_i: what a combination that is not listed weighs
+    per_combination: float = 0.0  # alpha0 sum_i n_i: what a combination that is not listed weighs
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of parameters and vectors."""
+        return self.start.dtype
 
     @property
     def weight(self) -> np.ndarray:
@@ -97,7 +102,22 @@ class Site:
         field: str | None = None,
         transposed: bool = False,
     ) -> Parameter:
-        """A new parameter, given what its entries weigh in the loss: by field, for one that has a row for each feature."""
+        """A new parameter.
+
+        Parameters
+        ----------
+        name : str
+            Among all parameters of the model.
+        value : array
+            Start values.
+        weight : number, array or mapping
+            What each entry weighs in the loss (that of the rows it touches: see ``Site.weight``), for ``regularization_exponent``;
+            by field, for a parameter that has a row for each feature.
+        field : str, optional
+            Another name that ``regularization`` may know it by.
+        transposed : bool
+            Stored as (dimensions, features), shown to users as (features, dimensions).
+        """
         if name in self.names:
             raise ValueError(f"two towers have a parameter named {name!r}: give one of them another, with name=...")
         self.names.add(name)
@@ -106,7 +126,7 @@ class Site:
         return parameter
 
     def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
-        """Random start values; ``factors``: how many terms of a score the parameter takes part in."""
+        """Random start values for a parameter with this many factors."""
         return self.start.normal(shape, factors)
 
     def zeros(self, n: int) -> np.ndarray:

@@ -16,13 +16,14 @@ is known exactly for any move of the vectors, falls.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.objective import tiny
+from everypair import validation as check
 from everypair.parallel import SERIAL, Workers
+from everypair.rounding import tiny
 from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.site import Site
@@ -98,112 +99,151 @@ class Smooth(Tower):
 
     # what the base class makes of them
 
-    def _bind(self, site: Site) -> None:
-        values = self.start(site.rows, lambda shape: site.normal(shape, self.n_dims))
-        values = {name: np.array(value, site.start.dtype, ndmin=1) for name, value in values.items()}
+    def build(self, site: Site) -> None:
+        self._dtype = site.dtype
+        values = self._start_values(site)
+        self.coordinate_entries = [Entries(self, at, values, site.rows.n) for at in self._listed(values, site.rows)]
         weights = {name: np.zeros(value.shape) for name, value in values.items()}
-        self._coordinates = list(self.coordinates(values, site.rows))
-        for at in self._coordinates:
-            _check_coordinates(at, values, site.rows.n)
-            weights[at.name][at.index] += np.reshape(_total(at, site.weight, values), np.shape(weights[at.name][at.index]))
+        for entries in self.coordinate_entries:
+            entries.put(weights, entries.get(weights) + entries.total(site.weight))
         self._names = {name: name if self.name is None else f"{self.name}.{name}" for name in values}
         for name, value in values.items():
             self.parameters[self._names[name]] = site.parameter(self._names[name], value, weights[name], site.rows.name)
 
+    def _start_values(self, site: Site) -> Arrays:
+        given = self.start(site.rows, lambda shape: site.normal(shape, self.n_dims))
+        if not isinstance(given, Mapping):
+            raise TypeError(f"{type(self).__name__}.start must return a dict of arrays, got {type(given).__name__}.")
+        values = {name: np.array(value, site.dtype, ndmin=1) for name, value in given.items()}
+        for name, value in values.items():
+            check.refuse(f"{type(self).__name__}.start: {name!r}", ~np.isfinite(value), value, "be finite")
+        return values
+
+    def _listed(self, values: Arrays, rows: Rows) -> list[Coordinates]:
+        given = self.coordinates(values, rows)
+        listed: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+        for at in listed:
+            if not isinstance(at, Coordinates):
+                raise TypeError(f"{type(self).__name__}.coordinates must give Coordinates, got {at!r}.")
+        return listed
+
     @property
-    def _p(self) -> Arrays:
+    def parameter_values(self) -> Arrays:
+        """The parameters, by the names that ``start`` gave them."""
         return {name: self.parameters[full].value for name, full in self._names.items()}
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        phi = np.asarray(self.phi(self._p, rows))
+        phi = np.array(
+            self.phi(self.parameter_values, rows), self._dtype, order="C"
+        )  # a copy: phi may show the parameters themselves
         if phi.shape != (rows.n, self.n_dims):
             raise ValueError(f"phi of {type(self).__name__} must have shape {(rows.n, self.n_dims)}, got {phi.shape}.")
-        return Vectors(rows=np.ascontiguousarray(phi, self._dtype))
-
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        if not self.rows.has_rows:
-            return super().lookup()
-        return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows
-
-    @property
-    def _dtype(self) -> np.dtype:
-        return next(iter(self.parameters.values())).value.dtype
+        return Vectors(rows=phi)
 
     @property
     def blocks(self) -> Sequence[Any]:
         free = {name for name, full in self._names.items() if not self.parameters[full].fixed}
-        return [("entries", j) for j, at in enumerate(self._coordinates) if at.name in free]
+        return [("entries", j) for j, entries in enumerate(self.coordinate_entries) if entries.at.name in free]
 
     def step(self, view: View, block: Any) -> None:
-        at = self._coordinates[block[1]]
-        p, parameter = self._p, self.parameters[self._names[at.name]]
-        theta = np.ravel(p[at.name][at.index]).astype(np.float64)
-        l2 = np.ravel(np.broadcast_to(parameter.penalty, parameter.value.shape)[at.index]).astype(np.float64)
-        d = self.derivatives(p, self.rows, at)
+        entries = self.coordinate_entries[block[1]]
+        p, parameter = self.parameter_values, self.parameters[self._names[entries.at.name]]
+        theta = entries.get(p).astype(np.float64)
+        l2 = entries.get({entries.at.name: np.broadcast_to(parameter.penalty, parameter.value.shape)}).astype(np.float64)
+        d = self.checked(self.derivatives(p, self.rows, entries.at), entries.at)
         first = np.ascontiguousarray(d.first, view.dtype)
         g, h = view.slopes_along(first, d.start)
-        slope, curvature = _total(at, g, p) + l2 * theta, _total(at, h, p) + l2
+        slope, curvature = entries.total(g) + l2 * theta, entries.total(h) + l2
         supported = curvature > 0.0
         if d.second is None:
             newton = np.divide(slope, curvature, out=np.zeros_like(theta), where=supported)
             target = np.where(supported, theta - self.settings.step_size * newton, 0.0).astype(self._dtype)
-            self._set(at, target)
-            view.move_along(first, _spread(at, target - theta, view.n_rows).astype(view.dtype), d.start)
+            entries.put(p, target)
+            view.move_along(first, entries.spread(target - theta, view.n_rows).astype(view.dtype), d.start)
             return
         bend, _ = view.slopes_along(np.ascontiguousarray(d.second, view.dtype), d.start)
-        newton = curvature + _total(at, bend, p)
-        size = curvature + _total(at, np.abs(bend), p)
+        newton, size = curvature + entries.total(bend), curvature + entries.total(np.abs(bend))
         curvature = np.where(newton > tiny(view.dtype) * size, newton, curvature)
         step = np.divide(-self.settings.step_size * slope, curvature, out=np.zeros_like(theta), where=curvature > 0.0)
-        self._step_down(view, at, slice(d.start, d.start + first.shape[1]), theta, step, l2)
+        self._step_down(view, entries, slice(d.start, d.start + first.shape[1]), theta, step, l2)
 
-    def _step_down(self, view: View, at: Coordinates, dims: slice, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
-        """Take the steps, each halved until its part of the loss falls; none if that does not help."""
-        before = self._some(dims)
+    def _step_down(self, view: View, entries: Entries, dims: slice, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
+        """Take the steps, each halved until its part of the loss falls; none if that does not help.
+
+        Where the change is lost in rounding, smaller steps are no better, and none is taken.
+        """
+        p, before = self.parameter_values, self._some(dims)
         for trial in range(HALVINGS + 1):
             target = (theta + step).astype(self._dtype)
-            self._set(at, target)
+            entries.put(p, target)
             moved = self._some(dims) - before
-            g, h = view.slopes_along(moved, dims.start)
-            change = _total(at, 2.0 * g.astype(np.float64) + h, self._p) + l2 * (
-                np.square(target, dtype=np.float64) - theta * theta
-            )
+            g, h = (x.astype(np.float64) for x in view.slopes_along(moved, dims.start))
+            squares = np.square(target, dtype=np.float64)
+            change = entries.total(2.0 * g + h) + l2 * (squares - theta * theta)
+            size = entries.total(np.abs(2.0 * g) + np.abs(h)) + l2 * (squares + theta * theta)
             worse = ~(change <= 0.0) & (step != 0.0)
             if not worse.any():
                 view.move_along(moved, np.ones(view.n_rows, view.dtype), dims.start)
                 return
-            step = np.where(worse, 0.5 * step if trial < HALVINGS - 1 else 0.0, step)
+            hopeless = (np.abs(change) <= tiny(view.dtype) * size) | (trial >= HALVINGS - 1)
+            step = np.where(worse, np.where(hopeless, 0.0, 0.5 * step), step)
         raise AssertionError("a step of zero raised the loss")
+
+    def checked(self, d: Any, at: Coordinates) -> Derivatives:
+        """Kernels index with these: they must fit."""
+        what = f"{type(self).__name__}.derivatives by {at.name}[{at.index!r}]"
+        if not isinstance(d, Derivatives):
+            raise TypeError(f"{what} must be Derivatives, got {type(d).__name__}.")
+        for kind, array in {"first": d.first, **({} if d.second is None else {"second": d.second})}.items():
+            shape = np.shape(array)
+            fits = len(shape) == 2 and shape[0] == self.rows.n and 0 <= d.start <= self.n_dims - shape[1]
+            if not fits or shape != np.shape(d.first):
+                raise ValueError(
+                    f"{what}: {kind} must have a row for each of {self.rows.n} rows and fit into the {self.n_dims} dimensions from "
+                    f"dimension {d.start} on, got shape {shape}."
+                )
+        return d
 
     def _some(self, dims: slice) -> np.ndarray:
         return np.ascontiguousarray(self.evaluate(self.rows, SERIAL).rows[:, dims])
 
-    def _set(self, at: Coordinates, values: np.ndarray) -> None:
-        array = self.parameters[self._names[at.name]].value
-        array[at.index] = values.reshape(np.shape(array[at.index]))
 
+class Entries:
+    """The entries that some coordinates select, and the rows that depend on each of them."""
 
-def _check_coordinates(at: Coordinates, p: Arrays, n: int) -> None:
-    if at.name not in p:
-        raise ValueError(f"coordinates names the parameter {at.name!r}; start made {', '.join(map(repr, p))}.")
-    size = int(np.size(p[at.name][at.index]))
-    if at.entry is None and size != 1:
-        raise ValueError(f"coordinates: {at.name}[{at.index!r}] has {size} entries: say which of them each row depends on (entry).")
-    if at.entry is not None and (np.shape(at.entry) != (n,) or at.entry.max(initial=-1) >= size or at.entry.min(initial=0) < -1):
-        raise ValueError(f"coordinates: entry of {at.name}[{at.index!r}] must hold {n} integers from -1 to {size - 1}.")
+    def __init__(self, tower: Smooth, at: Coordinates, p: Arrays, n_rows: int) -> None:
+        what, which = f"{type(tower).__name__}.coordinates", f"{at.name}[{at.index!r}]"
+        if at.name not in p:
+            raise ValueError(f"{what} names the parameter {at.name!r}; start made {', '.join(map(repr, p))}.")
+        try:
+            self.size = int(np.size(p[at.name][at.index]))
+        except IndexError as error:
+            raise ValueError(f"{what}: {which} does not exist: {error}.") from error
+        if at.entry is None and self.size != 1:
+            raise ValueError(f"{what}: {which} has {self.size} entries: say which of them each row depends on (entry).")
+        if at.entry is not None:
+            entry = np.asarray(at.entry)
+            fits = entry.shape == (n_rows,) and entry.dtype.kind in "iu"
+            if not fits or entry.max(initial=-1) >= self.size or entry.min(initial=0) < -1:
+                raise ValueError(f"{what}: entry of {which} must hold {n_rows} integers from -1 to {self.size - 1}.")
+            at = at._replace(entry=entry)
+        self.at = at
 
+    def get(self, p: Arrays) -> np.ndarray:
+        return np.ravel(p[self.at.name][self.at.index])
 
-def _total(at: Coordinates, per_row: np.ndarray, p: Arrays) -> np.ndarray:
-    """Sums over the rows of each entry."""
-    n = int(np.size(p[at.name][at.index]))
-    if at.entry is None:
-        return np.array([np.sum(per_row, dtype=np.float64)])
-    touched = at.entry >= 0
-    return np.bincount(at.entry[touched], per_row[touched], n)
+    def put(self, p: Arrays, values: np.ndarray) -> None:
+        array = p[self.at.name]
+        array[self.at.index] = values.reshape(np.shape(array[self.at.index]))
 
+    def total(self, per_row: np.ndarray) -> np.ndarray:
+        """Sums over the rows of each entry."""
+        if self.at.entry is None:
+            return np.array([np.sum(per_row, dtype=np.float64)])
+        return np.bincount(self.at.entry + 1, per_row, self.size + 1)[1:]
 
-def _spread(at: Coordinates, values: np.ndarray, n: int) -> np.ndarray:
-    """To each row the value of its entry."""
-    if at.entry is None:
-        return np.broadcast_to(values, n)
-    return np.where(at.entry >= 0, values[np.maximum(at.entry, 0)], 0.0)
+    def spread(self, values: np.ndarray, n_rows: int) -> np.ndarray:
+        """To each row the value of its entry."""
+        if self.at.entry is None:
+            return np.broadcast_to(values, n_rows)
+        return np.append(values, 0.0)[self.at.entry]

@@ -10,10 +10,9 @@ import numpy as np
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.base import Tower, check_same_dims, check_towers, common_turns
-from everypair.towers.concat import PartView
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import DerivedView, PartView, View
 
 
 class Sum(Tower):
@@ -31,12 +30,11 @@ class Sum(Tower):
         self.n_dims = check_same_dims("Sum", towers)
         self.towers = towers
 
-    def _bind(self, site: Site) -> None:
-        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+    def build(self, site: Site) -> None:
+        self.bind_parts(site)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        phi = self.dimensions(rows, workers)
-        return Vectors(dims=np.stack([phi(f) for f in range(self.n_dims)]))
+        return Vectors.of_dimensions(self.dimensions(rows, workers), self.n_dims)
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         parts = [tower.dimensions(rows, workers) for tower in self.towers]
@@ -73,7 +71,7 @@ class Sum(Tower):
             tower.rotate(at, Q, workers)
 
 
-class SharedView(View):
+class SharedView(DerivedView):
     """One dimension of a view for several towers in turn: its slopes are computed once, and follow the moves.
 
     The loss is quadratic in ``phi_f``: after ``phi_f += delta`` the gradient is ``g + h delta``, and the curvature as before.
@@ -81,8 +79,8 @@ class SharedView(View):
     """
 
     def __init__(self, view: View, f: int) -> None:
-        self._view, self._f = view, f
-        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows
+        super().__init__(view)
+        self._f = f
         self._kept: tuple[np.ndarray, np.ndarray] | None = None
         self._moved: np.ndarray | None = None
 
@@ -124,6 +122,3 @@ class SharedView(View):
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         self._view.move_pair(f, q, delta_f, delta_q)
-
-    def track(self, f: int) -> None:
-        self._view.track(f)

@@ -1,0 +1,38 @@
+"""A tower with steps of its own: one number per context or item, in one dimension. See docs/your-own-model.md."""
+
+from __future__ import annotations
+
+# [offset]
+from collections.abc import Sequence
+
+import numpy as np
+
+from everypair.towers import Rows, Site, Tower, Vectors, View, Workers
+
+
+class Offset(Tower):
+    """phi(c) = w_c."""
+
+    n_dims = 1
+
+    def build(self, site: Site) -> None:
+        value = np.zeros(site.rows.n, site.dtype)
+        self._w = site.parameter("offset", value, site.weight)  # the weight of each entry in the loss, for the L2 exponent
+        self.parameters = {"offset": self._w}
+
+    def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
+        return Vectors(dims=self._w.value[rows.checked_index()][None, :])  # dimensions x rows
+
+    @property
+    def blocks(self) -> Sequence[int]:
+        return [] if self._w.fixed else [0]
+
+    def step(self, view: View, block: int) -> None:
+        w, l2 = self._w.value, self._w.penalty
+        g, h = view.slopes(block)
+        delta = (-(g + l2 * w) / np.maximum(h + l2, 1e-12)).astype(w.dtype)
+        w += delta
+        view.move(block, delta)
+
+
+# [offset]

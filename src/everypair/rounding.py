@@ -1,0 +1,14 @@
+"""When a number is nothing but rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+NEVER = np.nan  # a tolerance that no curvature falls below
+
+
+def tiny(dtype: Any) -> float:
+    """Relative size below which a sum of curvatures is taken for rounding."""
+    return 64 * float(np.finfo(dtype).eps)
