@@ -1,4 +1,4 @@
-"""A tower that is right, and towers that are wrong in one way each."""
+"""Towers that are wrong in one way each."""
 
 from __future__ import annotations
 
@@ -7,45 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from bumps import Bumps
 
 from everypair.parallel import Workers
 from everypair.rows import Rows
-from everypair.towers import Coordinates, Derivatives, Embedding, Site, Smooth
+from everypair.towers import Coordinates, Derivatives, Embedding, Site
 from everypair.vectors import Vectors
 from everypair.view import View
-
-
-class Bumps(Smooth):
-    """``phi_f(user, time) = height_f exp(-(time - place_user)^2)``: nonlinear in the place, shared and private parameters."""
-
-    def __init__(self, factors: int, *, name: str | None = None) -> None:
-        self.factors = self.n_dims = factors
-        self.name = name
-
-    def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
-        return {"height": 1.0 + normal((self.factors,)), "place": normal((rows.levels("user").n,))}
-
-    def _bump(self, p: dict[str, np.ndarray], rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-        codes = rows.levels("user").codes
-        away = rows.values("time") - np.where(codes >= 0, p["place"][codes], 0.0)
-        return away, np.exp(-away * away)
-
-    def phi(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
-        return self._bump(p, rows)[1][:, None] * p["height"]
-
-    def coordinates(self, p: dict[str, np.ndarray], rows: Rows) -> Iterator[Coordinates]:
-        for f in range(self.factors):
-            yield Coordinates("height", f)
-        yield Coordinates("place", slice(None), rows.levels("user").codes)
-
-    def derivatives(self, p: dict[str, np.ndarray], rows: Rows, at: Coordinates) -> Derivatives:
-        away, bump = self._bump(p, rows)
-        if at.name == "height":
-            return Derivatives(bump[:, None], start=at.index)
-        there = rows.levels("user").codes >= 0
-        first = np.where(there, 2 * away * bump, 0.0)[:, None] * p["height"]
-        second = np.where(there, (4 * away * away - 2) * bump, 0.0)[:, None] * p["height"]
-        return Derivatives(first, second)
 
 
 class WrongFirst(Bumps):
@@ -90,9 +58,6 @@ class WrongEntry(Bumps):
     def coordinates(self, p: Any, rows: Rows) -> Iterator[Coordinates]:
         for at in super().coordinates(p, rows):
             yield at if at.entry is None else at._replace(entry=np.where(at.entry == 1, 0, at.entry))
-
-    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
-        return super().derivatives(p, rows, at)
 
 
 class ShortEntry(Bumps):
@@ -142,6 +107,37 @@ class ChangesItself(Bumps):
     def bind(self, site: Site) -> Any:
         self.seen = True
         return super().bind(site)
+
+
+class Nameless(Bumps):
+    """Wrong, with an argument that it does not keep: the failure must come through all the same."""
+
+    def __init__(self, width: int) -> None:
+        self.factors = self.n_dims = width
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return d._replace(first=2 * d.first)
+
+
+class VanishesAtTheStart(Bumps):
+    """An error that is not there where a parameter is as it starts."""
+
+    def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
+        return {**super().start(rows, normal), "place": np.zeros(rows.levels("user").n)}
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        if at.name == "height":
+            return d
+        return d._replace(first=d.first * (1.0 + rows.levels("user").spread(p["place"]))[:, None])
+
+
+class Single(Bumps):
+    """Computes in less precision than the parameters have."""
+
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return super().phi(p, rows).astype(np.float32)
 
 
 class Plain(Embedding):

@@ -130,9 +130,33 @@ def test_examples_show_what_they_say(example: Any, capsys: pytest.CaptureFixture
 def test_the_code_in_the_documentation_is_tested_code() -> None:
     include = runpy.run_path(str(FOLDER.parent / "docs" / "include.py"))
     pages = sorted((FOLDER.parent / "docs").glob("*.md"))
-    assert sum(len(include["BLOCK"].findall(page.read_text())) for page in pages) >= 6
+    assert sum(len(include["BLOCK"].findall(page.read_text())) for page in pages) >= 9
     for page in pages:
         assert include["updated"](page.read_text()) == page.read_text(), f"{page.name}: run python docs/include.py"
+
+
+def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
+    """Block after block, pasted into one file; JAX is an extra."""
+    page = (FOLDER.parent / "docs" / "your-own-model.md").read_text()
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "jnp" not in block]
+    file = tmp_path / "tutorial.py"
+    file.write_text("\n".join(blocks).replace("20_000", "2_000").replace("18_000", "1_800"))
+    names = runpy.run_path(str(file))
+    assert names["best"].shape == (2, 10)
+    ep.testing.check_tower(names["Offset"](), n_rows=6)
+    with_missing = {"user": [0, 1, 2, 1], "previous": [0, 1, -1, 2], "gap": [0.1, 2.0, 0.5, 1.0]}
+    ep.testing.check_tower(names["Fading"](2), with_missing)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("example", ["fading"], indirect=True)
+def test_the_figures_of_the_tutorial(example: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    example.main()
+    printed = capsys.readouterr().out
+    page = (FOLDER.parent / "docs" / "your-own-model.md").read_text()
+    shown = page[page.index("HR@10 on held-out") :].split("\n\n")[0]
+    figures = [[float(x) for x in re.findall(r"\d\.\d+", text)] for text in (shown, printed)]
+    np.testing.assert_allclose(figures[0], figures[1], atol=0.02)  # other machines round otherwise
 
 
 def test_the_models_page() -> None:
@@ -150,7 +174,6 @@ def test_the_models_page() -> None:
         tensor = isinstance(model, ep.PARAFAC | ep.Tucker)
         features = {} if isinstance(model, ep.MF) else {"contexts": np.eye(6), "items": np.eye(5)}
         model.fit(feedback, **({"contexts": levels} if tensor else features))
-        separable.set_params(field_solver=model.field_solver)
         separable.fit(feedback, **({"contexts": {"U": levels[:, 0], "V": levels[:, 1]}} if tensor else features))
         for letter, value in model.parameters_.items():
             np.testing.assert_array_equal(separable.parameters_[letter], value, err_msg=f"{built_in}, {letter}")

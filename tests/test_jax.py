@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from broken_towers import Bumps
+from bumps import Bumps
 
 import everypair as ep
 

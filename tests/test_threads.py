@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from broken_towers import Bumps
+from bumps import Bumps
 
 import everypair as ep
 from everypair.features import Features

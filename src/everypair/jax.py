@@ -51,6 +51,9 @@ class Differentiable(Smooth):
         self._compiled: dict[str, Callable[..., Any]] = {}  # for the rows of the fit, by parameter
         super().build(site)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_compiled": {}}  # compiled functions cannot be copied or sent
+
     def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
         with jax.enable_x64(True):
             if rows is not self.rows:

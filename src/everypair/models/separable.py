@@ -15,7 +15,7 @@ from everypair.towers import Tower
 class Separable(Featured):
     """The inner product of two towers, ``s(c, i) = <phi(c), psi(i)>``: see :mod:`everypair.towers`.
 
-    ``context`` and ``item`` describe the two sides: towers with as many dimensions each, and parameters of their own. Parameters
+    ``context`` and ``item`` are the towers of the two sides, with as many dimensions each, and parameters of their own. Parameters
     are named after the columns they belong to, or as their tower says. ``fit`` takes the columns that the towers read.
 
     Examples
