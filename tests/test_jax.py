@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from pathlib import Path
@@ -65,6 +66,13 @@ def test_it_trains_as_the_one_written_by_hand(dtype: str) -> None:
         return [epoch.objective for epoch in model.fit(feedback, contexts=contexts).history_]
 
     np.testing.assert_allclose(objective(derived()(3)), objective(Bumps(3)), rtol=1e-3 if dtype == "float32" else 1e-9)
+
+
+def test_a_fitted_model_can_be_copied() -> None:
+    contexts = {"user": np.array([0, 1, 2, 0]), "time": np.array([0.1, 0.2, 0.3, 0.4])}
+    model = ep.Separable(context=derived()(2), item=ep.towers.Embedding(2), epochs=2)
+    model.fit(ep.Feedback(np.arange(4), np.arange(4) % 2), contexts=contexts)
+    np.testing.assert_array_equal(copy.deepcopy(model).phi_, model.phi_)
 
 
 @pytest.mark.full

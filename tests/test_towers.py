@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from typing import Any, cast
 
 import numpy as np
@@ -322,6 +324,81 @@ def test_vectors_of_other_rows() -> None:
         model.context_vectors({**again, "context": [0]})
 
 
+USERS = ep.Levels(np.arange(12) % 4, 4, {"age": [0.1, 0.2, 0.3, 0.4], "country": [0, 1, 1, 2]})
+EVENTS = ep.Feedback(np.arange(12), np.arange(12) % 5)
+
+
+def of_users(tower: Tower) -> ep.Separable:
+    return ep.Separable(context=tower, item=Embedding(2), epochs=2).fit(EVENTS, contexts={"user": USERS})
+
+
+def test_new_levels_with_a_description_of_their_own() -> None:
+    """A user never seen, by her attributes; read as in the fit, whatever the few new rows look like."""
+    by_age = of_users(Lookup("user", Linear(2, "age")))
+    np.testing.assert_array_equal(by_age.context_vectors({"user": ep.Levels([0], columns={"age": [0]})}), 0.0)
+    by_country = of_users(Lookup("user", Embedding(2, "country")))
+    found = by_country.context_vectors({"user": ep.Levels([0], columns={"country": [1]})})
+    np.testing.assert_array_equal(found[0], by_country.parameters_["country"][1])
+    both = of_users(Core(Lookup("user", Linear(2, "country", "age")), factors=2))
+    found = both.context_vectors({"user": ep.Levels([0], columns={"country": [1], "age": [0.2]})})
+    np.testing.assert_allclose(found[0], both.phi_[1], rtol=1e-5)
+    mixed = of_users(Sum(Embedding(2, "user"), Lookup("user", Linear(2, "age"))))
+    new = {"user": ep.Levels([0, 1], columns={"user": [-1, 2], "age": [0.5, 0.3]})}
+    expected = [0.5 * mixed.parameters_["age"][0], mixed.phi_[2]]
+    np.testing.assert_allclose(mixed.context_vectors(new), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"contexts\['user'\].columns\['country'\] must be below 3, got 3"):
+        by_country.context_vectors({"user": ep.Levels([0], columns={"country": [3]})})
+    with pytest.raises(ValueError, match=r"contexts\['user'\].columns must have the fields trained on"):
+        by_age.context_vectors({"user": ep.Levels([0], columns={"height": [3.0]})})
+
+
+def test_columns_as_users_have_them() -> None:
+    """Unused ones may be left out, whole numbers serve as numbers, data frames as mappings, and nobody's arrays are shared."""
+    user, gap = np.array([0, 1, 1]), np.array([0.5, 1.0, 2.0])
+    model = ep.Separable(context=Sum(Embedding(2, "user"), Linear(2, "gap")), item=Embedding(2), epochs=2)
+    model.fit(GOOD, contexts={"user": user, "gap": gap, "unused": [1, 2, 3]})
+    phi = model.phi_
+    np.testing.assert_allclose(model.context_vectors({"user": [1], "gap": [2]})[0], phi[2], rtol=1e-6)
+    np.testing.assert_allclose(model.context_vectors({"user": [1], "gap": [1], "unused": [7]})[0], phi[1], rtol=1e-6)
+    with pytest.raises(ValueError, match="must have the fields trained on"):
+        model.context_vectors({"user": [1], "gap": [2], "unknown": [7]})
+
+    class Frame:
+        columns = ["user", "gap"]
+
+        def __getitem__(self, name: str) -> Any:
+            return {"user": user, "gap": gap}[name]
+
+    np.testing.assert_array_equal(model.fit(GOOD, contexts=Frame()).phi_, phi)
+    user[:], gap[:] = 0, 0.0
+    np.testing.assert_array_equal(model.phi_, phi)
+
+
+def test_an_embedding_of_ones_own_keeps_its_steps() -> None:
+    class Still(Embedding):
+        def step(self, view: Any, block: int) -> None:
+            """Stay."""
+
+    model = ep.Separable(context=Still(2, "user"), item=Embedding(2), epochs=2, rotate=False)
+    start = {"user": np.ones((2, 2))}
+    np.testing.assert_array_equal(model.fit(GOOD, contexts=USER, start=start).parameters_["user"], 1.0)
+
+
+def test_fits_leave_no_garbage() -> None:
+    """What a fit held is free when it is done, without waiting for the collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        objectives = []
+        model = ep.MF(2, epochs=1)
+        solver = model._solver(GOOD, None, None, ep.parallel.Workers(1))  # type: ignore[attr-defined]
+        objectives.append(weakref.ref(solver.objective))
+        del solver
+        assert objectives[0]() is None
+    finally:
+        gc.enable()
+
+
 # rotation
 
 
@@ -387,6 +464,7 @@ def test_what_can_be_turned(context: Tower, turns: list[slice]) -> None:
         (lambda: Embedding(0), ["factors", "at least 1", "0"]),
         (lambda: Core(Embedding(2), factors=0), ["factors", "at least 1"]),
         (lambda: Product(Embedding(2), Embedding(2), combinations="some"), ["combinations", "'all'", "'some'"]),
+        (lambda: Linear(2, ["user", "month"]), ["by name", "list"]),
         (lambda: ep.Levels([0, -2]), ["codes", "-2"]),
         (lambda: ep.Levels([0, 3], n=2), ["codes", "below 2", "3"]),
         (lambda: ep.Levels([0, 1], columns={"a": [1.0, 2.0], "b": [1.0]}), ["one row per level", "'b': 1"]),
@@ -422,6 +500,11 @@ USER = {"user": [0, 1, 1]}
         (Embedding(2, "user"), Embedding(2), {"user": [0, 1, 1], "x": np.eye(2)}, ["same number of rows", "'x': 2"]),
         (Embedding(2, "user"), Embedding(2), {1: [0, 1, 1]}, ["strings", "1"]),
         (Linear(2, "user"), Embedding(2), {"user": [0.0, 1.0, np.nan]}, ["contexts['user']", "finite"]),
+        (Linear(2, "user"), Embedding(2), {"user": ["a", "b", "c"]}, ["contexts['user']", "integers", "numpy.unique"]),
+        (Linear(2, "user"), Embedding(2), {"user": None}, ["'user'", "one or two dimensions", "Levels", "None"]),
+        (Linear(2, "user"), Embedding(2), {"user": np.array([["a"], ["b"], ["c"]])}, ["'user'", "must hold numbers"]),
+        (Linear(2, "user"), Embedding(2), {"user": [0, -2, 1]}, ["contexts['user']", "-1 for none", "-2 at position 1"]),
+        (Bumps(2), Embedding(2), {**USER, "time": [0, 1, 2]}, ["'time'", "levels", "give numbers as floats"]),
         (Linear(2, "x"), Embedding(2), {"x": np.array([[1.0, 2.0], [np.inf, 1.0], [1.0, 1.0]])}, ["'x'", "finite", "(1, 0)"]),
     ],
 )  # fmt: skip
@@ -438,6 +521,7 @@ def test_bad_models(context: Any, item: Any, contexts: Any, words: list[str]) ->
         (Product(Embedding(2, "user"), Linear(2, "month"), combinations="all"), ["Lookup or an Embedding of a column", "Linear"]),
         (Sum(Embedding(2, "user"), Product(Embedding(2, "month"), combinations="all")), ["cannot be part of another"]),
         (Product(Embedding(2, "gone"), Embedding(2, "month"), combinations="all"), ["missing", "(2, 0)"]),
+        (Product(Embedding(2, "user"), Embedding(2, "user", name="v"), combinations="all"), ["'user' cannot be there twice"]),
     ],
 )
 def test_bad_combinations(context: Tower, words: list[str]) -> None:

@@ -47,6 +47,7 @@ class Levels:
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
         self.described: Rows | None = None  # the levels as rows, if they are not those of the fit
+        self._rows: Rows | None = None
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
@@ -65,8 +66,10 @@ class Levels:
         return np.bincount(self.codes + 1, of_rows, self.n + 1)[1:]
 
     def rows(self, name: str) -> Rows:
-        """The levels as rows of their own."""
-        return Rows(name, self.n, self.columns)
+        """The levels as rows of their own: the same ones each time, so that they know which columns were used."""
+        if self._rows is None:
+            self._rows = Rows(name, self.n, self.columns)
+        return self._rows
 
     def like(self, argument: str, name: str, trained: Levels) -> Levels:
         """These levels where ``trained`` were in the fit: the same ones, unless they bring a description of their own."""
@@ -194,19 +197,19 @@ def as_rows(side: str, given: Any, n: int | None) -> Rows:
 
 def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
     """Other rows, described as those of the fit; where each row of the fit is its own, numbers of rows."""
-    if not trained.columns:
+    used = {name: column for name, column in trained.columns.items() if name in trained.used}
+    if not used:
         if isinstance(given, Mapping):
             given = given.get(trained.name, given)
-        index = level_codes(argument, np.atleast_1d(_codes(check.array(argument, _codes(given)))), trained.size)
+        index = level_codes(argument, np.atleast_1d(check.array(argument, _codes(given))), trained.size)
         return Rows(trained.name, len(index), {}, index, trained.size)
-    given = _mapping(given)
+    given = {name: column for name, column in _mapping(given).items() if name in used or name not in trained.columns}
     index = None
-    if trained.name in given and trained.name not in trained.columns:
+    if trained.name in given and trained.name not in used:
         index = level_codes(f"{argument}[{trained.name!r}]", _codes(given.pop(trained.name)), trained.size)
-    columns = as_columns(argument, given, trained.columns)
-    used = {name: column for name, column in trained.columns.items() if name in trained.used or name in columns}
-    if _widths(columns, trained) != _widths(used, trained):
-        raise ValueError(f"{argument} must have the fields trained on, {_widths(used, trained)}, got {_widths(columns, trained)}.")
+    columns = as_columns(argument, given, used)
+    if _widths(columns, used) != _widths(used, used):
+        raise ValueError(f"{argument} must have the fields trained on, {_widths(used, used)}, got {_widths(columns, used)}.")
     lengths = {name: len_of(column) for name, column in columns.items()} | ({} if index is None else {trained.name: len(index)})
     if len(set(lengths.values())) > 1:
         raise ValueError(f"all columns of {argument} must have the same number of rows, got {lengths}.")
@@ -248,9 +251,9 @@ def _as_column(argument: str, name: str, column: Any, trained: Column | None) ->
             column = check.array(argument, column)
         if getattr(column, "ndim", None) == 1:
             column = _one_dimensional(argument, column)
-    if isinstance(trained, Levels) and isinstance(column, Levels):
-        return column.like(argument, name, trained)
-    if isinstance(column, Levels | Field) or (isinstance(column, np.ndarray) and column.ndim == 1):
+    if isinstance(column, Levels):
+        return column.like(argument, name, trained) if isinstance(trained, Levels) else column.of(column.codes)
+    if isinstance(column, Field) or (isinstance(column, np.ndarray) and column.ndim == 1):
         return column
     if not sp.issparse(column) and not isinstance(column, np.ndarray | Operator):
         raise TypeError(
@@ -294,9 +297,9 @@ def len_of(column: Column) -> int:
     return column.shape[0] if isinstance(column, Field) else len(column)
 
 
-def _widths(columns: Mapping[str, Column], trained: Rows) -> dict[str, Any]:
+def _widths(columns: Mapping[str, Column], trained: Mapping[str, Column]) -> dict[str, Any]:
     """Number of features by field, in the order of the fit; other columns by what they are."""
-    order = [*[name for name in trained.columns if name in columns], *[name for name in columns if name not in trained.columns]]
+    order = [*[name for name in trained if name in columns], *[name for name in columns if name not in trained]]
     return {name: column.shape[1] if isinstance(column := columns[name], Field) else _kind(column) for name in order}
 
 
