@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -106,4 +106,4 @@ class ScaledView(DerivedView):
 
 
 def _product(factors: list[Callable[[int], np.ndarray]]) -> Callable[[int], np.ndarray]:
-    return lambda f: np.multiply.reduce([phi(f) for phi in factors])
+    return lambda f: np.ascontiguousarray(reduce(np.multiply, (phi(f) for phi in factors)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Sum(Tower):
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         parts = [tower.dimensions(rows, workers) for tower in self.towers]
-        return lambda f: np.add.reduce([phi(f) for phi in parts])
+        return lambda f: reduce(np.add, (phi(f) for phi in parts))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]
