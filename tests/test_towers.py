@@ -8,6 +8,7 @@ import weakref
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from bumps import Bumps
@@ -370,6 +371,7 @@ def test_columns_as_users_have_them() -> None:
             return {"user": user, "gap": gap}[name]
 
     np.testing.assert_array_equal(model.fit(GOOD, contexts=Frame()).phi_, phi)
+    np.testing.assert_array_equal(model.fit(GOOD, contexts=pa.table({"user": user, "gap": gap})).phi_, phi)
     user[:], gap[:] = 0, 0.0
     np.testing.assert_array_equal(model.phi_, phi)
 

@@ -161,9 +161,7 @@ class Rows:
 
     def take(self, index: np.ndarray) -> Rows:
         """Some of the rows."""
-        columns = {
-            name: column[index] if isinstance(column, np.ndarray) else _take(column, index) for name, column in self.columns.items()
-        }
+        columns = {name: _take(column, index) for name, column in self.columns.items()}
         where = index if isinstance(self.index, slice) else None if self.index is None else self.index[index]
         return Rows(self.name, len(index), columns, where, self.size)
 
@@ -236,8 +234,8 @@ def _mapping(given: Any) -> dict[str, Any]:
         return dict(given.fields)
     if isinstance(given, Mapping):
         return dict(given)
-    if hasattr(given, "columns") and hasattr(given, "__getitem__"):  # a data frame
-        return {name: np.asarray(given[name]) for name in given.columns}
+    if hasattr(given, "columns") and hasattr(given, "__getitem__"):  # a data frame, or an Arrow table
+        return {name: np.asarray(given[name]) for name in getattr(given, "column_names", given.columns)}
     return {"features": given}
 
 

@@ -291,9 +291,8 @@ class _Check:
         context, item = self.feedback.rows, self.feedback.by_context.indices
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         scores = np.einsum("pf,pf->p", phi[context], psi[item])
-        self.same(
-            what, solver.objective.scores("context"), scores, lambda p: f"{told_other}: the score of {context[p], item[p]}", 1e-7
-        )
+        kept = solver.objective.scores("context")
+        self.same(what, kept, scores, lambda p: f"{told_other}: the score of {context[p], item[p]}", 1e-7)
         return after
 
     def convergence(self) -> None:

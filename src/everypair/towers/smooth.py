@@ -133,9 +133,7 @@ class Smooth(Tower):
         return {name: self.parameters[full].value for name, full in self._names.items()}
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        phi = np.array(
-            self.phi(self.parameter_values, rows), self._dtype, order="C"
-        )  # a copy: phi may show the parameters themselves
+        phi = np.array(self.phi(self.parameter_values, rows), self._dtype, order="C")  # never the parameters themselves
         if phi.shape != (rows.n, self.n_dims):
             raise ValueError(f"phi of {type(self).__name__} must have shape {(rows.n, self.n_dims)}, got {phi.shape}.")
         return Vectors(rows=phi)
