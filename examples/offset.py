@@ -21,7 +21,7 @@ class Offset(Tower):
         self.parameters = {"offset": self._w}
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        return Vectors(dims=self._w.value[rows.checked_index()][None, :])  # dimensions x rows
+        return Vectors(dims=rows.pick(self._w.value)[None, :])  # dimensions x rows
 
     @property
     def blocks(self) -> Sequence[int]:

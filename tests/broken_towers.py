@@ -120,6 +120,39 @@ class Nameless(Bumps):
         return d._replace(first=2 * d.first)
 
 
+class TinyColumn(Bumps):
+    """Wrong where the numbers of a column are tiny, and right otherwise: three times the truth is not close to it."""
+
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return 1.0 + 1e-7 * super().phi(p, rows)
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return Derivatives(3e-7 * d.first, None if d.second is None else 1e-7 * d.second, d.start)
+
+
+class SmallBend(Bumps):
+    """A second derivative of the wrong sign, small beside the vectors."""
+
+    def phi(self, p: Any, rows: Rows) -> np.ndarray:
+        return 1.0 + 1e-5 * super().phi(p, rows)
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return Derivatives(1e-5 * d.first, None if d.second is None else -1e-5 * d.second, d.start)
+
+
+class ArgumentLikeAMethod(Bumps):
+    """Wrong, with an argument that has the name of a method."""
+
+    def __init__(self, factors: int, start: float = 1.0) -> None:
+        super().__init__(factors)
+
+    def derivatives(self, p: Any, rows: Rows, at: Coordinates) -> Derivatives:
+        d = super().derivatives(p, rows, at)
+        return d._replace(first=2 * d.first)
+
+
 class VanishesAtTheStart(Bumps):
     """An error that is not there where a parameter is as it starts."""
 

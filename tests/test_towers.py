@@ -353,6 +353,43 @@ def test_new_levels_with_a_description_of_their_own() -> None:
         by_age.context_vectors({"user": ep.Levels([0], columns={"height": [3.0]})})
 
 
+def test_new_levels_are_not_those_of_the_fit() -> None:
+    """A table of new levels numbers its own: only what says which of the fit's they are is taken for them."""
+    model = of_users(Sum(Lookup("user", Linear(2, "age")), Linear(2, "user", name="u")))
+    new = {"age": [0.5, 0.6, 0.1, 0.9]}
+    with pytest.raises(ValueError, match="a vector for each user of the fit"):
+        model.context_vectors({"user": ep.Levels([0, 1], columns=new)})
+    found = model.context_vectors({"user": ep.Levels([0, 1, -1], columns={**new, "user": [-1, 2, -1, -1]})})
+    expected = np.outer([0.5, 0.6, 0.0], model.parameters_["age"][0])
+    expected[1] += model.parameters_["u"][2]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    plain = of_users(Embedding(2, "user"))  # a description that nobody reads
+    again = ep.Levels(USERS.codes, columns={"age": [0.1, 0.2, 0.3, 0.4]})
+    np.testing.assert_array_equal(plain.context_vectors({"user": again}), plain.phi_)
+    with pytest.raises(ValueError, match=r"must have the fields trained on, {'user': 'levels'}, got {}"):
+        plain.context_vectors({})
+    alone = ep.Separable(context=Embedding(2), item=Embedding(2), epochs=1).fit(EVENTS)
+    np.testing.assert_array_equal(alone.context_vectors(pa.table({"context": [3, 1]})), alone.phi_[[3, 1]])
+    np.testing.assert_array_equal(alone.context_vectors([-1]), 0.0)
+    with pytest.raises(ValueError, match="give their numbers as 'context'"):
+        alone.context_vectors({"user": [0, 1]})
+
+
+def test_fits_share_nothing_through_their_levels() -> None:
+    country = ep.Levels([0, 1, 0, 1], columns={"gdp": [0.1, 0.2], "people": [0.3, 0.4]})
+    contexts = {"user": ep.Levels(np.arange(12) % 4, columns={"country": country})}
+
+    def by(column: str) -> ep.Separable:
+        tower = Lookup("user", Lookup("country", Linear(2, column)))
+        return ep.Separable(context=tower, item=Embedding(2), epochs=1).fit(EVENTS, contexts=contexts)
+
+    one, other = by("gdp"), by("people")
+    for model, column in ((one, "gdp"), (other, "people")):
+        land = ep.Levels([0], columns={column: [0.7]})
+        found = model.context_vectors({"user": ep.Levels([0], columns={"country": land})})
+        np.testing.assert_allclose(found[0], 0.7 * model.parameters_[column][0], rtol=1e-6)
+
+
 def test_columns_as_users_have_them() -> None:
     """Unused ones may be left out, whole numbers serve as numbers, data frames as mappings, and nobody's arrays are shared."""
     user, gap = np.array([0, 1, 1]), np.array([0.5, 1.0, 2.0])

@@ -46,7 +46,6 @@ class Levels:
         level_codes("codes", self.codes, self.n)
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
-        self.described: Rows | None = None  # the levels as rows, if they are not those of the fit
         self._rows: Rows | None = None
 
     @cached_property
@@ -68,16 +67,16 @@ class Levels:
     def rows(self, name: str) -> Rows:
         """The levels as rows of their own: the same ones each time, so that they know which columns were used."""
         if self._rows is None:
-            self._rows = Rows(name, self.n, self.columns)
+            own = {key: column.of(column.codes) if isinstance(column, Levels) else column for key, column in self.columns.items()}
+            self._rows = Rows(name, self.n, own)
         return self._rows
 
     def like(self, argument: str, name: str, trained: Levels) -> Levels:
         """These levels where ``trained`` were in the fit: the same ones, unless they bring a description of their own."""
-        if not self.columns or self.columns is trained.columns:
+        described = trained.rows(name)
+        if not self.columns or self.columns is trained.columns or not (described.used or name in self.columns):
             return trained.of(level_codes(argument, self.codes, trained.n))
-        described = self.of(self.codes)
-        described.described = rows_like(f"{argument}.columns", self.columns, trained.rows(name))
-        return described
+        return NewLevels(self, rows_like(f"{argument}.columns", self.columns, described), trained)
 
     def take(self, index: np.ndarray) -> Levels:
         return self.of(self.codes[index])
@@ -94,6 +93,28 @@ class Levels:
     def __repr__(self) -> str:
         described = f": {', '.join(self.columns)}" if self.columns else ""
         return f"Levels({len(self):,} rows, {self.n:,} levels{described})"
+
+
+class NewLevels(Levels):
+    """Levels that bring a description of their own: a table that need not be that of the fit.
+
+    ``codes`` are levels of the fit, -1 for new ones, if the table says which they are; ``table`` numbers its own.
+    """
+
+    def __init__(self, table: Levels, described: Rows, trained: Levels) -> None:
+        self.table, self.described = table.of(table.codes), described
+        self.n, self.columns, self._rows = trained.n, trained.columns, None
+
+    @cached_property
+    def codes(self) -> np.ndarray:  # type: ignore[override]
+        return np.append(cast(np.ndarray, self.described.checked_index()), -1)[self.table.codes]
+
+    @property
+    def missing(self) -> bool:  # type: ignore[override]
+        return bool(self.codes.min(initial=0) < 0)
+
+    def __len__(self) -> int:
+        return len(self.table)
 
 
 Column = Levels | Field | np.ndarray
@@ -144,6 +165,11 @@ class Rows:
             index = self.checked_index()
             return Features({self.name: _one_hot(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
+
+    def pick(self, table: np.ndarray) -> np.ndarray:
+        """For each row, the entry of a table with one for each row of the fit; zero for a row that is new."""
+        index = self.checked_index()
+        return table[index] if isinstance(index, slice) or index.min(initial=0) >= 0 else with_none(table)[index]
 
     def checked_index(self) -> np.ndarray | slice:
         """Which rows of the fit these are."""
@@ -196,16 +222,20 @@ def as_rows(side: str, given: Any, n: int | None) -> Rows:
 def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
     """Other rows, described as those of the fit; where each row of the fit is its own, numbers of rows."""
     used = {name: column for name, column in trained.columns.items() if name in trained.used}
-    if not used:
-        if isinstance(given, Mapping):
-            given = given.get(trained.name, given)
-        index = level_codes(argument, np.atleast_1d(check.array(argument, _codes(given))), trained.size)
-        return Rows(trained.name, len(index), {}, index, trained.size)
-    given = {name: column for name, column in _mapping(given).items() if name in used or name not in trained.columns}
+    columns = _mapping(given)
     index = None
+    if not used:
+        if columns.keys() == {"features"} and not isinstance(given, Mapping):
+            columns = {trained.name: given}
+        if trained.name not in columns:
+            Rows(trained.name, 0, {}, index).checked_index()
+        index = level_codes(argument, np.atleast_1d(check.array(argument, _codes(columns[trained.name]))), trained.size)
+        return Rows(trained.name, len(index), {}, index, trained.size)
+    known = trained.columns.keys() - {trained.name}
+    given = {name: column for name, column in columns.items() if name in used or name not in known}
     if trained.name in given and trained.name not in used:
         index = level_codes(f"{argument}[{trained.name!r}]", _codes(given.pop(trained.name)), trained.size)
-    columns = as_columns(argument, given, used)
+    columns = as_columns(argument, given, used) if given else {}
     if _widths(columns, used) != _widths(used, used):
         raise ValueError(f"{argument} must have the fields trained on, {_widths(used, used)}, got {_widths(columns, used)}.")
     lengths = {name: len_of(column) for name, column in columns.items()} | ({} if index is None else {trained.name: len(index)})

@@ -29,7 +29,7 @@ class Featured(TowerModel):
         Parameters
         ----------
         feedback : Feedback or scipy sparse matrix
-        contexts, items : mapping of columns, Features, or matrix, optional
+        contexts, items : mapping of columns, data frame, Arrow table, Features, or matrix, optional
             What describes each context (item), a row each. A column is a matrix of features (scipy sparse, numpy or a linear
             operator), an array of integers (levels, or :class:`everypair.Levels`) or an array of numbers. A matrix on its own is
             one column, "features". None: each is itself alone.

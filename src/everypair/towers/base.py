@@ -139,7 +139,7 @@ class Tower(ABC):
         shown = []
         for name, argument in inspect.signature(type(self)).parameters.items():
             value: Any = getattr(self, name, argument.empty)
-            if value is argument.empty or value is argument.default:
+            if value is argument.empty or value is argument.default or inspect.ismethod(value):
                 continue
             if argument.kind is argument.VAR_POSITIONAL:
                 shown += map(repr, value)

@@ -13,7 +13,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.parallel import SERIAL, Workers
 from everypair.parameter import Parameter
-from everypair.rows import Rows, with_none
+from everypair.rows import NewLevels, Rows, with_none
 from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.kron import KronField, StackedField
@@ -201,7 +201,7 @@ def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.n
     """The vectors of a mode, each once, and which of them each row has."""
     if isinstance(tower, Lookup):
         levels = rows.levels(tower.column)
-        if levels.described is None:
+        if not isinstance(levels, NewLevels):
             return with_none(tower.table()) if levels.missing else tower.table(), levels.codes
     return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 

@@ -11,7 +11,7 @@ from everypair import validation as check
 from everypair.feedback import Values
 from everypair.parallel import Workers
 from everypair.parameter import Parameter
-from everypair.rows import Rows, with_none
+from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.lookup import Lookup
 from everypair.towers.site import Site
@@ -59,11 +59,10 @@ class Embedding(Tower):
         self.parameters[name] = self._W
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        return Vectors(rows=_at(self._W.value, rows.checked_index()))
+        return Vectors(rows=rows.pick(self._W.value))
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
-        index = rows.checked_index()
-        return lambda f: _at(self._W.value[:, f], index)
+        return lambda f: rows.pick(self._W.value[:, f])
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         return lambda index: self._W.value[index]
@@ -106,7 +105,3 @@ class Embedding(Tower):
             W[start:stop, at] = W[start:stop, at] @ Q
 
         workers.chunks(len(W), some)
-
-
-def _at(table: np.ndarray, index: np.ndarray | slice) -> np.ndarray:
-    return table[index] if isinstance(index, slice) or index.min(initial=0) >= 0 else with_none(table)[index]

@@ -11,7 +11,7 @@ from everypair.kernels.columns import gather_levels, gather_states
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.rounding import tiny
-from everypair.rows import Levels, Rows, with_none
+from everypair.rows import Levels, NewLevels, Rows, with_none
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
@@ -77,7 +77,7 @@ class Lookup(Tower):
     def _read(self, rows: Rows) -> tuple[Levels, Rows]:
         """The levels of rows, and what describes them: as in the fit, unless the rows bring a description of their own."""
         levels = rows.levels(self.column)
-        return levels, self.tower.rows if levels.described is None else levels.described
+        return (levels.table, levels.described) if isinstance(levels, NewLevels) else (levels, self.tower.rows)
 
     @property
     def blocks(self) -> Sequence[Any]:

@@ -168,7 +168,7 @@ class Smooth(Tower):
     def _step_down(self, view: View, entries: Entries, dims: slice, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
         """Take the steps, each halved until its part of the loss falls; none if that does not help.
 
-        Where the change is lost in rounding, smaller steps are no better, and none is taken.
+        Where the change, or the move of the vectors, is lost in rounding, smaller steps are no better, and none is taken.
         """
         p, before = self.parameter_values, self._some(dims)
         for trial in range(HALVINGS + 1):
@@ -183,7 +183,9 @@ class Smooth(Tower):
             if not worse.any():
                 view.move_along(moved, np.ones(view.n_rows, view.dtype), dims.start)
                 return
-            hopeless = (np.abs(change) <= tiny(view.dtype) * size) | (trial >= HALVINGS - 1)
+            still = np.all(np.abs(moved) <= tiny(view.dtype) * np.abs(before), axis=1)
+            lost = (np.abs(change) <= tiny(view.dtype) * size) | (entries.total(~still) == 0.0)
+            hopeless = lost | (trial >= HALVINGS - 1)
             step = np.where(worse, np.where(hopeless, 0.0, 0.5 * step), step)
         raise AssertionError("a step of zero raised the loss")
 
