@@ -3,12 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
 
-.PHONY: demo test lint test-full test-python test-bounds test-wheel bench clean
+.PHONY: demo test lint checks test-full test-python test-bounds test-wheel bench clean
 
 demo: .venv/.installed
 	$(BIN)/python examples/demo.py
 
-test: lint test-full test-python test-bounds test-wheel
+# Two at a time: each of the checks keeps one core busy.
+test: lint
+	$(MAKE) --jobs=2 checks
+
+checks: test-full test-python test-bounds test-wheel
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
