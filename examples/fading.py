@@ -16,7 +16,7 @@ import everypair as ep
 from everypair.towers import Coordinates, Derivatives, Embedding, Product, Rows, Smooth, Sum
 
 # [imports]
-from common import hit_rate, report
+from common import rate, rate_alone, report
 
 
 # [tower]
@@ -110,18 +110,13 @@ def main() -> None:
     # [fit]
     settings = {"unobserved_weight": 0.05, "regularization": 0.3, "epochs": 20}
     unseen = {name: column[test] for name, column in contexts.items()}
-    user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings)
     steady = ep.Separable(Sum(Embedding(16, "user"), Embedding(16, "previous")), Embedding(16), **settings)
-    rates = {}
-    for name, fitted, columns in [
-        ("user", user, ["user"]),
-        ("user + previous", steady, ["user", "previous"]),
-        ("user + previous, fading", fading, ["user", "previous", "gap"]),
-    ]:
-        if fitted is not fading:
-            fitted.fit(feedback, contexts={column: seen[column] for column in columns})
-        phi = fitted.context_vectors({column: unseen[column] for column in columns})
-        rates[name] = hit_rate(phi @ fitted.psi_.T, item[test])
+    steady.fit(feedback, contexts=seen)
+    rates = {
+        "user": rate_alone("user", feedback, seen, unseen, item[test], **settings),
+        "user + previous": rate(steady, unseen, item[test]),
+        "user + previous, fading": rate(fading, unseen, item[test]),
+    }
     report(rates, "held-out events")
     learned = fading.parameters_["speed"]
     print(f"learned speeds against the true ones: correlation {np.corrcoef(learned, speed)[0, 1]:.2f}")

@@ -15,7 +15,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Concat, Embedding
 
-from common import draw, hit_rate, report, some
+from common import draw, rate, rate_alone, report, some
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -58,10 +58,10 @@ def main() -> None:
     seen = some(contexts, train)
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 10}
     fpmc = model(16, **settings).fit(feedback, contexts=seen)
-    by_user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings).fit(feedback, contexts={"user": seen["user"]})
+    unseen = some(contexts, test)
     rates = {
-        "user": hit_rate(by_user.context_vectors({"user": contexts["user"][test]}) @ by_user.psi_.T, item[test]),
-        "user and previous item (FPMC)": hit_rate(fpmc.context_vectors(some(contexts, test)) @ fpmc.psi_.T, item[test]),
+        "user": rate_alone("user", feedback, seen, unseen, item[test], **settings),
+        "user and previous item (FPMC)": rate(fpmc, unseen, item[test]),
     }
     report(rates, "the next item")
 

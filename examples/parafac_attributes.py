@@ -14,7 +14,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Embedding, Linear, Lookup, Product
 
-from common import draw, hit_rate, report
+from common import draw, rate, rate_popularity, report
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -61,12 +61,7 @@ def main() -> None:
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 20}
     fitted = model(16, **settings).fit(feedback, contexts=contexts)
     new = {"user": ep.Levels(events["user"][test], columns=users), "hour": events["hour"][test]}
-    popularity = ep.Popularity().fit(feedback)
-    everyone = np.tile(popularity.predict(np.zeros(100, int), np.arange(100)), (len(test), 1))
-    rates = {
-        "popularity": hit_rate(everyone, item[test]),
-        "attributes x hour": hit_rate(fitted.context_vectors(new) @ fitted.psi_.T, item[test]),
-    }
+    rates = {"popularity": rate_popularity(feedback, item[test]), "attributes x hour": rate(fitted, new, item[test])}
     report(rates, "events of users never seen")
 
 

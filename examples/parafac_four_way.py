@@ -15,7 +15,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Embedding, Product
 
-from common import draw, hit_rate, report, some
+from common import draw, rate, rate_alone, report, some
 
 
 def model(factors: int, combinations: str = "observed", **options: Any) -> ep.Separable:
@@ -57,11 +57,8 @@ def main() -> None:
     rates = {}
     for combinations in ("observed", "all"):
         fitted = model(16, combinations, **settings).fit(feedback, contexts=columns)
-        rates[f"PARAFAC, {combinations} combinations"] = hit_rate(
-            fitted.context_vectors(some(contexts, test)) @ fitted.psi_.T, item[test]
-        )
-    alone = ep.Separable(Embedding(16, "user"), Embedding(16), **settings).fit(feedback, contexts={"user": columns["user"]})
-    rates["user alone"] = hit_rate(alone.context_vectors({"user": contexts["user"][test]}) @ alone.psi_.T, item[test])
+        rates[f"PARAFAC, {combinations} combinations"] = rate(fitted, some(contexts, test), item[test])
+    rates["user alone"] = rate_alone("user", feedback, columns, some(contexts, test), item[test], **settings)
     report(rates, "what is taken when and where")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Concat, Embedding
 
-from common import draw, hit_rate, report, some
+from common import draw, rate, rate_alone, report, some
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -50,12 +50,8 @@ def main() -> None:
     seen, unseen = some(contexts, train), some(contexts, test)
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 10}
     pitf = model(16, **settings).fit(feedback, contexts=seen)
-    rates = {}
-    for column in ("user", "item"):
-        alone = ep.Separable(Embedding(16, column), Embedding(16, name="tag"), **settings)
-        alone.fit(feedback, contexts={column: seen[column]})
-        rates[f"{column} alone"] = hit_rate(alone.context_vectors({column: unseen[column]}) @ alone.psi_.T, tag[test])
-    rates["user and item (PITF)"] = hit_rate(pitf.context_vectors(unseen) @ pitf.psi_.T, tag[test])
+    rates = {f"{column} alone": rate_alone(column, feedback, seen, unseen, tag[test], **settings) for column in ("user", "item")}
+    rates["user and item (PITF)"] = rate(pitf, unseen, tag[test])
     report(rates, "the tag of a post")
 
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import everypair as ep
 from everypair.towers import Concat, Constant, Embedding, Linear, Sum
 
-from common import draw, hit_rate, report
+from common import draw, rate, rate_popularity, report
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -61,14 +61,12 @@ def main() -> None:
     seen = {"user": ep.Levels(contexts["user"][train], n_users), "history": contexts["history"][train]}
     settings = {"unobserved_weight": 0.05, "regularization": {"default": 1.0, "user": 10.0}, "epochs": 10}
     fitted = model(16, **settings).fit(feedback, contexts=seen)
-    popularity = ep.Popularity().fit(feedback)
     rates = {}
     for name, some in {"known users": test[:old], "new users": test[old:]}.items():
         user = np.where(some < old * length, contexts["user"][some], -1)
-        phi = fitted.context_vectors({"user": user, "history": contexts["history"][some]})
-        everyone = np.tile(popularity.predict(np.zeros(200, int), np.arange(200)), (len(some), 1))
-        rates[f"{name}: popularity"] = hit_rate(everyone, item.ravel()[some])
-        rates[f"{name}: user and history"] = hit_rate(phi @ fitted.psi_.T, item.ravel()[some])
+        unseen = {"user": user, "history": contexts["history"][some]}
+        rates[f"{name}: popularity"] = rate_popularity(feedback, item.ravel()[some])
+        rates[f"{name}: user and history"] = rate(fitted, unseen, item.ravel()[some])
     report(rates, "the last item")
 
 

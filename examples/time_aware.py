@@ -14,7 +14,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Embedding, Product, Sum
 
-from common import draw, hit_rate, report, some
+from common import draw, rate, rate_alone, report, some
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -51,10 +51,9 @@ def main() -> None:
     seen, unseen = some(contexts, train), some(contexts, test)
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 20}
     aware = model(16, **settings).fit(feedback, contexts=seen)
-    user = ep.Separable(Embedding(16, "user"), Embedding(16), **settings).fit(feedback, contexts={"user": seen["user"]})
     rates = {
-        "user": hit_rate(user.context_vectors({"user": unseen["user"]}) @ user.psi_.T, item[test]),
-        "user + user x month": hit_rate(aware.context_vectors(unseen) @ aware.psi_.T, item[test]),
+        "user": rate_alone("user", feedback, seen, unseen, item[test], **settings),
+        "user + user x month": rate(aware, unseen, item[test]),
     }
     report(rates, "held-out events")
 

@@ -43,7 +43,8 @@ class Levels:
             given = {name: len_of(column) for name, column in described.items()}
             raise ValueError(f"columns must have one row per level{'' if n is None else f' ({n})'}, got {given}.")
         self.n = n or (counts.pop() if counts else int(self.codes.max(initial=0)) + 1)
-        level_codes("codes", self.codes, self.n)
+        if n is None and described:
+            level_codes("codes", self.codes, self.n)
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
         self._rows: Rows | None = None
@@ -58,7 +59,11 @@ class Levels:
 
     def spread(self, of_levels: np.ndarray) -> np.ndarray:
         """To each row what belongs to its level; zero to rows without one."""
-        return with_none(of_levels)[self.codes] if self.missing else of_levels[self.codes]
+        return self.padded(of_levels)[self.codes]
+
+    def padded(self, of_levels: np.ndarray) -> np.ndarray:
+        """What ``codes`` may index: with a zero for the missing level, if there is one."""
+        return with_none(of_levels) if self.missing else of_levels
 
     def sum(self, of_rows: np.ndarray) -> np.ndarray:
         """For each level, the sum over its rows."""
@@ -274,13 +279,15 @@ def _as_column(argument: str, name: str, column: Any, trained: Column | None) ->
     if isinstance(trained, np.ndarray):
         array = check.array(argument, _codes(column))
         return check.reals(argument, array, len(array) if array.ndim == 1 else -1).astype(np.float64)
+    if isinstance(column, Levels) and not isinstance(trained, Levels):
+        return column.of(column.codes)  # the fit's own
     if not isinstance(column, Levels | Field) and not sp.issparse(column):
         if isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1:
             column = check.array(argument, column)
         if getattr(column, "ndim", None) == 1:
             column = _one_dimensional(argument, column)
     if isinstance(column, Levels):
-        return column.like(argument, name, trained) if isinstance(trained, Levels) else column.of(column.codes)
+        return column.like(argument, name, trained) if isinstance(trained, Levels) else column
     if isinstance(column, Field) or (isinstance(column, np.ndarray) and column.ndim == 1):
         return column
     if not sp.issparse(column) and not isinstance(column, np.ndarray | Operator):

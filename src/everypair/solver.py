@@ -15,7 +15,6 @@ from numba.core import event
 from everypair.objective import OTHER, Objective, ObjectiveValue
 from everypair.progress import Progress
 from everypair.towers.base import Tower, common_turns
-from everypair.towers.smooth import Smooth
 
 SIDES = ("context", "item")
 
@@ -57,7 +56,7 @@ class ICD:
         self._turns = [slice(a, b) for a, b in common_turns([context.turns, item.turns])] if rotate and order == "side" else []
         feedback = objective.feedback
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
-        self._drifts = any(isinstance(part, Smooth) for tower in self.towers.values() for part in tower.walk())
+        self._drifts = any(part.drifts for tower in self.towers.values() for part in tower.walk())
         self._begin()
 
     def _begin(self) -> None:

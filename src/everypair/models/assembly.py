@@ -12,7 +12,6 @@ from everypair.feedback import Feedback
 from everypair.regularization import Regularization
 from everypair.rows import as_rows
 from everypair.towers import Constant, Settings, Site, Tower
-from everypair.towers.modes import Modes
 from everypair.towers.site import Start
 
 
@@ -41,8 +40,7 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
         )  # fmt: skip
 
     contexts_tower = context.bind(site("context", contexts, feedback.context_count, m, n.sum()))
-    n_contexts = contexts_tower.n_combinations if isinstance(contexts_tower, Modes) and contexts_tower.complete else m.sum()
-    items_tower = item.bind(site("item", items, feedback.item_count, n, n_contexts))
+    items_tower = item.bind(site("item", items, feedback.item_count, n, contexts_tower.total_weight(m)))
     plan.regularization.settle()
     return {"context": contexts_tower, "item": items_tower}
 

@@ -41,6 +41,7 @@ class Tower(ABC):
     parameters: dict[str, Parameter]
     complete: bool = False  # stands for more rows than are listed
     vectors_are_parameters: bool = False  # vectors() shows the parameters themselves, not a copy
+    drifts: bool = False  # its vectors may shrink by any factor: they are computed anew after each epoch
 
     def bind(self, site: Site) -> Tower:
         """A copy of this tower with rows and parameters."""
@@ -105,6 +106,10 @@ class Tower(ABC):
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower stands for."""
         return vectors.gram(weight, workers)
+
+    def total_weight(self, weight: np.ndarray) -> float:
+        """The sum of the weights of all rows the tower stands for, given those of the listed ones."""
+        return float(weight.sum())
 
     def norms(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """The diagonal of :meth:`gram`."""

@@ -36,6 +36,10 @@ class Concat(Tower):
         ends = np.cumsum([tower.n_dims for tower in self.towers]).tolist()
         return list(zip([0, *ends[:-1]], self.towers, strict=True))
 
+    def _part_of(self, f: int) -> tuple[int, int]:
+        """Which part a dimension belongs to, and the part's first dimension."""
+        return max((j, start) for j, (start, _) in enumerate(self._parts) if start <= f)
+
     def build(self, site: Site) -> None:
         self.bind_parts(site)
 
@@ -43,11 +47,11 @@ class Concat(Tower):
         return Vectors(dims=np.concatenate([tower.evaluate(rows, workers).dims for tower in self.towers]))
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
-        parts = [(start, tower.dimensions(rows, workers)) for start, tower in self._parts]
+        parts = [tower.dimensions(rows, workers) for tower in self.towers]
 
         def phi(f: int) -> np.ndarray:
-            start, part = next((start, part) for start, part in reversed(parts) if start <= f)
-            return part(f - start)
+            j, start = self._part_of(f)
+            return parts[j](f - start)
 
         return phi
 
@@ -65,12 +69,12 @@ class Concat(Tower):
 
     def step(self, view: View, block: Any) -> None:
         if isinstance(block, int):
-            start, tower = next((start, tower) for start, tower in reversed(self._parts) if start <= block)
-            tower.step(PartView(view, start), block - start)
+            j, start = self._part_of(block)
+            block -= start
         else:
             j, block = block
-            start, tower = self._parts[j]
-            tower.step(PartView(view, start), block)
+            start, _ = self._parts[j]
+        self.towers[j].step(PartView(view, start), block)
 
     def sweep(self, view: View) -> None:
         for start, tower in self._parts:

@@ -6,6 +6,7 @@ r"""Tucker decomposition (Section 5.3.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.parallel import SERIAL, Workers
 from everypair.parameter import Parameter
-from everypair.rows import NewLevels, Rows, with_none
+from everypair.rows import NewLevels, Rows
 from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.kron import KronField, StackedField
@@ -193,8 +194,7 @@ class TangentView(DerivedView):
 
     def _joint(self, tangent: np.ndarray, at: int) -> np.ndarray:
         """How phi moves if the mode's dimensions from ``at`` on move along ``tangent``."""
-        width = tangent.shape[1]
-        return np.add.reduce([self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(width)])
+        return reduce(np.add, (self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(tangent.shape[1])))
 
 
 def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +202,7 @@ def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.n
     if isinstance(tower, Lookup):
         levels = rows.levels(tower.column)
         if not isinstance(levels, NewLevels):
-            return with_none(tower.table()) if levels.missing else tower.table(), levels.codes
+            return levels.padded(tower.table()), levels.codes
     return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 

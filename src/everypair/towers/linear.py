@@ -25,6 +25,7 @@ class FeatureTower(Tower):
 
     columns: tuple[str, ...]
     features: Features
+    needs_squares = False
     _W: Parameter
 
     def read(self, site: Site) -> tuple[str, dict[str, np.ndarray]]:
@@ -34,8 +35,6 @@ class FeatureTower(Tower):
         if site.regularization.by_weight or self.needs_squares:
             require_squares(self.features)
         return "+".join(self.features.widths), feature_weights(self.features, site.weight, site.regularization.by_weight)
-
-    needs_squares = False
 
     @abstractmethod
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
@@ -58,6 +57,10 @@ class FeatureTower(Tower):
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
+
+    def factor(self, f: int, features: Features, workers: Workers) -> np.ndarray:
+        """``X w_f``: one dimension of the factors."""
+        return project(features, self._W.value[f : f + 1], workers)[0]
 
     def _solver(self, workers: Workers) -> Solver:
         return Solver(self.settings.step_size, self.settings.field_solver, workers)
@@ -96,7 +99,7 @@ class Linear(FeatureTower):
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         features = self._features_of(rows)
-        return lambda f: project(features, self._W.value[f : f + 1], workers)[0]
+        return lambda f: self.factor(f, features, workers)
 
     @property
     def blocks(self) -> range:

@@ -11,7 +11,7 @@ from everypair.kernels.columns import gather_levels, gather_states
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.rounding import tiny
-from everypair.rows import Levels, NewLevels, Rows, with_none
+from everypair.rows import Levels, NewLevels, Rows
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
@@ -71,7 +71,7 @@ class Lookup(Tower):
         return lambda f: levels.spread(inside(f))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        table = with_none(self.table())
+        table = self.levels.padded(self.table())
         return lambda index: table[self.levels.codes[index]]
 
     def _read(self, rows: Rows) -> tuple[Levels, Rows]:

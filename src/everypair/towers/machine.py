@@ -62,7 +62,7 @@ class Machine(FeatureTower):
             self.parameters = {global_bias[0]: self._b, **self.parameters}
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
-        k = self.n_dims - 2
+        k = self.factors
         out = np.empty((self.n_dims, features.n_rows), self._W.value.dtype)
         out[:k] = project(features, self._W.value, workers)
         out[self._one] = 1.0
@@ -78,7 +78,7 @@ class Machine(FeatureTower):
     @property
     def blocks(self) -> Sequence[int | str]:
         linear = ["linear"] if not self._w.fixed or (self._b is not None and not self._b.fixed) else []
-        return [*linear, *range(0 if self._W.fixed else self.n_dims - 2)]
+        return [*linear, *range(0 if self._W.fixed else self.factors)]
 
     @property
     def by_dimension(self) -> bool:
@@ -103,7 +103,7 @@ class Machine(FeatureTower):
     def _step_factors(self, view: View, f: int, solver: Solver) -> None:
         """Dimension f of the factors: each also moves the bias dimension through its pairwise terms."""
         view.track(self._q)
-        phi = project(self.features, self._W.value[f : f + 1], view.workers)[0] if view.own is None else view.own.dims[f]
+        phi = self.factor(f, self.features, view.workers) if view.own is None else view.own.dims[f]
         state = view.slopes_pair(f, self._q, phi)
         for field, at in columns_of(self.features):
             step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)

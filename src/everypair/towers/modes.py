@@ -90,6 +90,9 @@ class Modes(Tower):
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return self.complete_gram() if self.complete else vectors.gram(weight, workers)
 
+    def total_weight(self, weight: np.ndarray) -> float:
+        return self.n_combinations if self.complete else super().total_weight(weight)
+
     def norms(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return np.maximum(np.diag(self.complete_gram()), 0.0) if self.complete else vectors.norms(weight, workers)
 

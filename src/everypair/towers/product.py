@@ -43,7 +43,7 @@ class Product(Modes):
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         modes = [tower.lookup() for tower in self.towers]
-        return lambda index: np.multiply.reduce([phi(index) for phi in modes])
+        return lambda index: reduce(np.multiply, (phi(index) for phi in modes))
 
     def view_of(self, mode: int, view: View) -> View:
         others = [tower.dimensions(self.rows, view.workers) for j, tower in enumerate(self.towers) if j != mode]

@@ -130,4 +130,4 @@ class Site:
         return self.start.normal(shape, factors)
 
     def zeros(self, n: int) -> np.ndarray:
-        return np.zeros(n, self.start.dtype)
+        return np.zeros(n, self.dtype)

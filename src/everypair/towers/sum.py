@@ -43,7 +43,7 @@ class Sum(Tower):
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]
-        return lambda index: np.add.reduce([phi(index) for phi in parts])
+        return lambda index: reduce(np.add, (phi(index) for phi in parts))
 
     @property
     def blocks(self) -> Sequence[Any]:
