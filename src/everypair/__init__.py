@@ -1,9 +1,12 @@
 """EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
 
-from everypair import testing, towers
+from everypair import datasets, evaluation, testing, towers
+from everypair.contexts import Attributes, History, ItemId, Previous, UserId
+from everypair.data import Dataset
 from everypair.features import Features
 from everypair.feedback import Feedback
 from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
+from everypair.recommender import Recommender
 from everypair.rows import Levels
 from everypair.solver import DivergedError, Epoch
 
@@ -14,16 +17,25 @@ __all__ = [
     "MF",
     "MFSI",
     "PARAFAC",
+    "Attributes",
     "CoView",
+    "Dataset",
     "DivergedError",
     "Epoch",
     "Features",
     "Feedback",
+    "History",
+    "ItemId",
     "Levels",
     "NotFittedError",
     "Popularity",
+    "Previous",
+    "Recommender",
     "Separable",
     "Tucker",
+    "UserId",
+    "datasets",
+    "evaluation",
     "testing",
     "towers",
 ]

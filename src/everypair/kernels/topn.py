@@ -25,3 +25,23 @@ def top_n(start, stop, scores, ids, best):
             best[r, at] = s
             ids[r, at] = i
             taken = min(taken + 1, n)
+
+
+@kernel
+def without(scores, begin, end, items):
+    """``-inf`` for the items listed for each row."""
+    for r in range(len(begin)):
+        for p in range(begin[r], end[r]):
+            scores[r, items[p]] = -np.inf
+
+
+@kernel
+def only(scores, begin, end, items):
+    """``-inf`` for all but the items listed for each row."""
+    for r in range(len(begin)):
+        kept = np.empty(end[r] - begin[r], scores.dtype)
+        for p in range(begin[r], end[r]):
+            kept[p - begin[r]] = scores[r, items[p]]
+        scores[r, :] = -np.inf
+        for p in range(begin[r], end[r]):
+            scores[r, items[p]] = kept[p - begin[r]]

@@ -12,10 +12,8 @@ import scipy.sparse as sp
 
 from everypair import validation as check
 from everypair.feedback import Feedback
-from everypair.kernels.topn import top_n
-
-SCORES_AT_ONCE = 16_000_000  # scores held while recommending
-FEW = 500  # items up to which they are found by insertion rather than by sorting all
+from everypair.parallel import Workers, thread_count
+from everypair.ranking import Lists, rank
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -97,36 +95,15 @@ class Model(ABC):
         n_contexts, n_items = self._shape()
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         n = check.integer("n", n, low=1)
-        indptr, indices = _excluded(exclude, (n_contexts, n_items))
+        excluded = _excluded(exclude, context, (n_contexts, n_items))
         score = self._scorer()
-        ids = np.full((len(context), n), -1, np.int64)
-        best = np.full((len(context), n), -np.inf, score(context[:0]).dtype)
-        step = max(1, SCORES_AT_ONCE // n_items)
-        for start in range(0, len(context), step):
-            rows = context[start : start + step]
-            scores = score(rows)
-            if indices is not None:
-                for r, c in enumerate(rows):
-                    scores[r, indices[indptr[c] : indptr[c + 1]]] = -np.inf
-            best_items(scores, ids[start : start + step], best[start : start + step])
-        return ids, best
+        with Workers(thread_count(getattr(self, "n_threads", None))) as workers:
+            return rank(lambda start, stop: score(context[start:stop]), len(context), n_items, n, workers, excluded)
 
 
-def best_items(scores: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
-    """Fill ``ids`` and ``best`` with each row's best items; ties go to the smaller item, ``-inf`` is never taken."""
-    if ids.shape[1] <= FEW:
-        top_n(0, len(scores), scores, ids, best)
-        return
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : ids.shape[1]]
-    values = np.take_along_axis(scores, order, axis=1)
-    width = order.shape[1]
-    ids[:, :width] = np.where(values > -np.inf, order, -1)
-    best[:, :width] = values
-
-
-def _excluded(exclude: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> Lists | None:
     if exclude is None:
-        return None, None
+        return None
     if isinstance(exclude, Feedback):
         given, rows = exclude.shape, exclude.by_context
     elif sp.issparse(exclude):
@@ -135,7 +112,7 @@ def _excluded(exclude: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
         raise TypeError(f"exclude must be a Feedback or a scipy sparse matrix, got {type(exclude).__name__}.")
     if tuple(given) != tuple(shape):
         raise ValueError(f"exclude must have the shape of the fit, {shape}, got {tuple(given)}.")
-    return rows.indptr, rows.indices
+    return Lists(rows.indptr[context], rows.indptr[context + 1], rows.indices)
 
 
 def _same(value: Any, default: Any) -> bool:

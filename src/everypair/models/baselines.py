@@ -89,7 +89,12 @@ class CoView(Model):
         return np.asarray(found.todense() if sp.issparse(found) else found).ravel() + self.share_[item]
 
     def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda context: self.counts_[self.previous_[context] + 1].toarray() + self.share_
+        return lambda context: self.scores_after(self.previous_[context])
+
+    def scores_after(self, previous: np.ndarray) -> np.ndarray:
+        """The scores of all items after each of these previous items (-1 for none)."""
+        met = previous < self.counts_.shape[0] - 1
+        return self.counts_[np.where(met, previous, -1) + 1].toarray() + self.share_
 
 
 def _popularity(feedback: Feedback) -> np.ndarray:

@@ -1,0 +1,113 @@
+"""The command line: thin shells over the package. Standard output is data, standard error is progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Shell(click.Group):
+    """Errors of the package as a line of text; ``--debug`` shows where they come from."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Shell, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="everypair")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def main(debug: bool) -> None:
+    """Recommenders that learn from every context-item pair of implicit feedback."""
+
+
+@main.command(epilog="Example: everypair reproduce --quick --out report/")
+@click.option(
+    "--data",
+    type=click.Choice(["youtube-like", "movielens-1m"]),
+    default="youtube-like",
+    show_default=True,
+    help="Generated, or real.",
+)
+@click.option("--path", type=click.Path(path_type=Path), help="Folder of the real data: as downloaded, or Parquet tables.")
+@click.option("--quick", is_flag=True, help="Small: under a minute. By default, under 20 minutes on two cores.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("report"),
+    show_default=True,
+    help="Folder of the report.",
+)
+@click.option("--users", type=click.IntRange(100), help="Of generated data; the paper has 200,000.")
+@click.option("--items", type=click.IntRange(100), help="Of generated data; the paper has 68,000.")
+@click.option("--factors", type=click.IntRange(1), help="Dimensions k of MF and FM.")
+@click.option("--trials", type=click.IntRange(1), help="Settings tried per model and scenario.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: Any) -> None:
+    """Run the experiments of the paper: cold-start, offline and instant recommendation, and the computational cost.
+
+    Prints tables, and writes OUT/index.html (a page with pictures) and OUT/results.json.
+    """
+    from everypair.experiments import sources
+    from everypair.experiments.report import page, terminal
+    from everypair.experiments.reproduce import DEFAULT, QUICK, reproduce, steps
+    from everypair.files import write_atomically
+    from everypair.progress import Progress
+
+    scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
+    dataset, attributes = sources.load(data, path, scale)
+
+    def keep(results: dict[str, Any]) -> None:
+        write_atomically(out / "results.json", json.dumps(results, indent=1) + "\n")
+
+    with Progress(steps(scale), "reproduce", unit="step") as progress:
+        results = reproduce(dataset, data, attributes, scale, progress.step, keep)
+    keep(results)
+    write_atomically(out / "index.html", page(results))
+    click.echo(terminal(results))
+    click.echo(f"Report: {out / 'index.html'}", err=True)
+
+
+@main.group()
+def benchmark() -> None:
+    """Compare with others: published results."""
+
+
+@benchmark.command(epilog="Example: everypair benchmark quality --data DIR --rows lcfn-movielens-1m")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder with a folder per data set.",
+)
+@click.option("--rows", multiple=True, help="Only these data sets; may be repeated. By default all that are there.")
+@click.option("--trials", type=click.IntRange(1), help="Settings tried per data set.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int) -> None:
+    """Published train/test splits: our figures beside published ones.
+
+    Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
+    """
+    from everypair.experiments import published
+    from everypair.files import write_atomically
+    from everypair.progress import Progress
+
+    chosen = published.choose(data, rows)
+    with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
+        results = [published.run(row, data, trials, seed, progress.step) for row in chosen]
+    if out is not None:
+        write_atomically(out, json.dumps(results, indent=1) + "\n")
+    click.echo(published.terminal(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

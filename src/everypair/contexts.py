@@ -1,0 +1,278 @@
+"""Recipes: what a model is told of a context, and of an item.
+
+``[UserId(), Attributes("country"), Previous(), History(last=50)]`` names the fields of a context (U, A, P and H in the paper's
+experiments, Section 6); ``[ItemId(), Attributes("category")]`` those of an item. A recipe is a description; :class:`Description`
+holds what it learnt from the rows trained on, and makes columns from those and from live requests by the same code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everypair import validation as check
+from everypair.data import Dataset
+from everypair.data import attributes as coding
+from everypair.history import NORMALIZATIONS, HistoryField, Window
+from everypair.moments import Lookup, Moments
+from everypair.rows import Levels
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The rows that item features are made of."""
+
+    item: np.ndarray
+    attributes: dict[str, Lookup]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> Catalogue:
+        item = np.arange(dataset.n_items)
+        return cls(item, {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names})
+
+
+class Field(ABC):
+    """One field of a description: learns from the rows trained on, describes any."""
+
+    @abstractmethod
+    def column(self, rows: Any) -> Any:
+        """A column as models take it."""
+
+    @abstractmethod
+    def learn(self, rows: Any) -> None:
+        """From the rows trained on."""
+
+    @abstractmethod
+    def groups(self, rows: Any) -> np.ndarray | None:
+        """Equal numbers, from 0, for rows with equal features; None where hardly any two are."""
+
+    @abstractmethod
+    def known(self, rows: Any) -> np.ndarray:
+        """Which rows have a feature that there was something learnt of."""
+
+
+class LevelField(Field):
+    """A code per row."""
+
+    def __init__(self, codes: Callable[[Any], np.ndarray], n: int) -> None:
+        self._codes, self._n = codes, n
+
+    def learn(self, rows: Any) -> None:
+        self._met = np.bincount(self._codes(rows) + 1, minlength=self._n + 1) > 0
+        self._met[0] = False
+
+    def column(self, rows: Any) -> Levels:
+        return Levels(self._codes(rows), self._n)
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return self._codes(rows) + 1
+
+    def known(self, rows: Any) -> np.ndarray:
+        return self._met[self._codes(rows) + 1]
+
+
+class PastField(Field):
+    """The history."""
+
+    def __init__(self, n_items: int, window: Window) -> None:
+        self._n_items, self._window = n_items, window
+
+    def learn(self, rows: Moments) -> None:
+        """Nothing: its features are the items."""
+
+    def column(self, rows: Moments) -> HistoryField:
+        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self._n_items, self._window)
+
+    def groups(self, rows: Moments) -> None:
+        return None
+
+    def known(self, rows: Moments) -> np.ndarray:
+        return rows.end > rows.begin
+
+
+class AttributeField(Field):
+    """A column of a table."""
+
+    def __init__(self, name: str, encoder: coding.Encoder) -> None:
+        self._name, self.encoder = name, encoder
+
+    def learn(self, rows: Any) -> None:
+        values, index = rows.attributes[self._name]
+        there = np.unique(index[index >= 0])
+        self.encoder.learn(values if len(there) == len(values) else values.take(there))
+
+    def column(self, rows: Any) -> Any:
+        return self.encoder.columns(*rows.attributes[self._name])
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return self.encoder.groups(*rows.attributes[self._name])
+
+    def known(self, rows: Any) -> np.ndarray:
+        return self.encoder.known(*rows.attributes[self._name])
+
+
+class Recipe(ABC):
+    """Part of what a model is told."""
+
+    sides: tuple[str, ...]
+
+    @abstractmethod
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        """The fields it stands for, by name."""
+
+
+@dataclass(frozen=True)
+class UserId(Recipe):
+    """Who it is (U): a feature per user."""
+
+    sides = ("context",)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        yield "user", LevelField(lambda moments: moments.user, dataset.n_users)
+
+
+@dataclass(frozen=True)
+class Previous(Recipe):
+    """The item before (P): a feature per item."""
+
+    sides = ("context",)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        yield "previous", LevelField(lambda moments: moments.previous, dataset.n_items)
+
+
+@dataclass(frozen=True)
+class History(Recipe):
+    """The items so far (H): a feature per item.
+
+    Parameters
+    ----------
+    last : int, optional
+        How many of the latest events count; None: all.
+    decay : float
+        An event's weight is multiplied by it with every later event; 1: all weigh the same.
+    normalize : {"sqrt", "mean", "none"}
+        Divide a row's weights by the square root of their sum, by their sum, or not at all.
+    name : str
+        Of the field, for recipes with more than one history.
+    """
+
+    last: int | None = None
+    decay: float = 1.0
+    normalize: str = "sqrt"
+    name: str = "history"
+    sides = ("context",)
+
+    def __post_init__(self) -> None:
+        if self.last is not None:
+            check.integer("last", self.last, low=1)
+        check.number("decay", self.decay, low=0.0, high=1.0, open_low=True)
+        check.choice("normalize", self.normalize, NORMALIZATIONS)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        yield self.name, PastField(dataset.n_items, Window(self.last or 0, float(self.decay), self.normalize))
+
+
+@dataclass(frozen=True)
+class ItemId(Recipe):
+    """The item itself: a feature per item."""
+
+    sides = ("item",)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        yield "item", LevelField(lambda catalogue: catalogue.item, dataset.n_items)
+
+
+@dataclass(frozen=True, init=False)
+class Attributes(Recipe):
+    """Columns of the users' table or of the interactions (A); on the item side, of the items' table.
+
+    Parameters
+    ----------
+    *names : str
+        By default all columns of the table of users (of items). Columns of the interactions must be named: what is known only after
+        an event, such as its rating, must not be.
+    kind : {"auto", "category", "bins", "value", "multiple"}
+        "category": a feature per level. "bins": numbers, cut at quantiles. "value": the number, standardised. "multiple": lists,
+        a feature per entry. "auto": by type; integers are categories where there are few of them.
+    bins : int
+        At most so many.
+    separator : str, optional
+        Texts that hold several values ("Action|Drama") are split at it.
+    """
+
+    names: tuple[str, ...]
+    kind: str
+    bins: int
+    separator: str | None
+    sides = ("context", "item")
+
+    def __init__(self, *names: str, kind: str = "auto", bins: int = 10, separator: str | None = None) -> None:
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"names of attributes must be texts, got {names!r}.")
+        check.choice("kind", kind, coding.KINDS)
+        check.integer("bins", bins, low=2)
+        for key, value in (("names", names), ("kind", kind), ("bins", bins), ("separator", separator)):
+            object.__setattr__(self, key, value)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
+        table = dataset.item_table if isinstance(rows, Catalogue) else dataset.user_table
+        for name in self.names or table.column_names:
+            if name not in rows.attributes:
+                there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
+                raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
+            encoder = coding.encoder(name, rows.attributes[name].values, self.kind, self.bins, self.separator)
+            yield name, AttributeField(name, encoder)
+
+
+class Description:
+    """What a recipe learnt from the rows of a fit."""
+
+    def __init__(self, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any) -> None:
+        self.fields: dict[str, Field] = {}
+        for recipe in check_recipes(side, recipes):
+            for name, field in recipe.fields(dataset, rows):
+                if name in self.fields:
+                    raise ValueError(f"two fields of the {side} are named {name!r}. Rename the attribute, or name the history.")
+                self.fields[name] = field
+        for field in self.fields.values():
+            field.learn(rows)
+
+    def columns(self, rows: Any) -> dict[str, Any]:
+        """Columns as models take them."""
+        return {name: field.column(rows) for name, field in self.fields.items()}
+
+    def groups(self, rows: Any) -> np.ndarray | None:
+        """Rows with the same features have the same number, from 0; None where merging them would not help."""
+        keys: np.ndarray | None = None
+        for field in self.fields.values():
+            codes = field.groups(rows)
+            if codes is None:
+                return None
+            keys = codes if keys is None else keys * (int(codes.max(initial=0)) + 1) + codes
+            keys = np.unique(keys, return_inverse=True)[1]
+        return keys
+
+    def known(self, rows: Any) -> np.ndarray:
+        """Rows of which anything is known."""
+        return np.any([field.known(rows) for field in self.fields.values()], axis=0)
+
+
+def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:
+    """``recipes`` if they describe that side."""
+    if isinstance(recipes, Recipe):
+        recipes = [recipes]
+    if not isinstance(recipes, Sequence) or not recipes:
+        raise TypeError(
+            f"{side} must be a list of recipes such as {'[UserId()]' if side == 'context' else '[ItemId()]'}, got {recipes!r}."
+        )
+    for recipe in recipes:
+        if not isinstance(recipe, Recipe):
+            raise TypeError(f"{side} must be a list of recipes such as UserId() and Attributes('age'), got {recipe!r} in it.")
+        if side not in recipe.sides:
+            raise ValueError(f"{recipe!r} describes a {recipe.sides[0]}, not a {side}.")
+    return recipes

@@ -1,0 +1,107 @@
+"""The user's own ids, and the numbers 0, 1, 2, ... that models count with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everypair.data.tables import decoded, is_text, no_nulls, pc
+
+FEW = 1000  # ids among so many times as many are found one by one: hashing all of them takes longer
+
+
+class Ids:
+    """Distinct ids in order (numbers by size, texts by code point), so that coding does not depend on the order of rows.
+
+    Examples
+    --------
+    >>> from everypair.data import Ids
+    >>> ids = Ids.of(["b", "a", "b"])
+    >>> ids.codes(["a", "b", "c"]).tolist()
+    [0, 1, -1]
+    >>> ids[1]
+    'b'
+    """
+
+    def __init__(self, values: pa.Array) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, values: Any, what: str = "ids") -> Ids:
+        """The distinct ones of a column of integers or texts."""
+        return cls.coded(values, what)[0]
+
+    @classmethod
+    def coded(cls, values: Any, what: str = "ids") -> tuple[Ids, np.ndarray]:
+        """The distinct ones of a column, and the code of each entry."""
+        encoded = as_ids(values, what).dictionary_encode().combine_chunks()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        rank = np.empty(len(order), np.int32 if len(order) < 2**31 else np.int64)
+        rank[order] = np.arange(len(order))
+        return cls(encoded.dictionary.take(pa.array(order))), rank[encoded.indices.to_numpy()]
+
+    @property
+    def kind(self) -> str:
+        return _kind(self.values)
+
+    def codes(self, values: Any, what: str = "ids") -> np.ndarray:
+        """The code of each id, -1 for one that is not known."""
+        ids = as_ids(values, what)
+        self.require_same_kind(ids, what)
+        if len(ids) * FEW < len(self):
+            return np.array([self._find(value) for value in ids.to_pylist()], np.int64)
+        if not len(ids) or not len(self):
+            return np.full(len(ids), -1)
+        return np.asarray(pc.fill_null(pc.index_in(ids, self.values), -1).to_numpy(), np.int64)
+
+    def _find(self, value: Any) -> int:
+        place = bisect_left(self.values, value, key=lambda scalar: scalar.as_py())
+        return place if place < len(self) and self[place] == value else -1
+
+    def require_same_kind(self, ids: pa.ChunkedArray, what: str) -> None:
+        """Refuse integers where texts were, and the other way round: nothing would be found."""
+        if len(ids) and len(self) and ids.type != self.values.type:
+            raise TypeError(
+                f"{what} are {_kind(ids)}, such as {ids[0].as_py()!r}, but those of the interactions are {self.kind}, such as "
+                f"{self[0]!r}: none would match. Convert one of them."
+            )
+
+    def take(self, codes: Any) -> pa.Array:
+        """The ids of these codes."""
+        return self.values.take(pa.array(np.asarray(codes)))
+
+    def __getitem__(self, code: int) -> Any:
+        return self.values[int(code)].as_py()
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return f"Ids({len(self):,} {self.kind})"
+
+
+def as_ids(values: Any, what: str) -> pa.ChunkedArray:
+    """A column of ids as 64-bit integers or texts, none missing."""
+    if not isinstance(values, pa.ChunkedArray):
+        try:
+            values = pa.chunked_array([values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)])
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise TypeError(f"{what} must all be texts, or all be integers of 64 bits: {error}") from error
+    values = decoded(values)
+    no_nulls(values, what, "Drop those rows, or give them an id.")
+    kind = values.type
+    if pa.types.is_integer(kind):
+        try:
+            return values.cast(pa.int64())
+        except pa.ArrowInvalid:
+            raise ValueError(f"{what} must fit into 64-bit signed integers. Convert them to text.") from None
+    if is_text(kind) or pa.types.is_null(kind):
+        return values.cast(pa.large_string())
+    raise TypeError(f"{what} must be texts or integers, got {kind}, such as {values[0].as_py()!r}. Convert them first.")
+
+
+def _kind(values: Any) -> str:
+    return "integers" if pa.types.is_integer(values.type) else "text"

@@ -1,0 +1,99 @@
+"""Folders of files: what is there, tables of known columns, and folders of Parquet files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+from pyarrow import csv
+
+from everypair.data import Dataset
+from everypair.data.tables import read_table
+
+pc: Any = pyarrow.compute  # its functions are made when it is imported: type checkers do not know them
+SHOWN = 12  # names of files in a message
+
+
+def parquet(path: str | os.PathLike[str], **options: Any) -> Dataset:
+    """A folder of Parquet files: ``interactions.parquet``, and ``users.parquet`` and ``items.parquet`` if they are there.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    **options
+        Of :class:`everypair.Dataset`. If ``timestamp`` is not among them, it is ``"timestamp"`` or ``"user_order"``: the first one
+        that is a column of the interactions, or None.
+    """
+    (interactions,) = files(path, "interactions.parquet")
+    table = read_table(interactions)
+    orders = [name for name in ("timestamp", "user_order") if name in table.column_names]
+    others = {name: file for name in ("users", "items") if (file := Path(path) / f"{name}.parquet").exists()}
+    return Dataset(table, **{"timestamp": orders[0] if orders else None, **others, **options})
+
+
+def files(path: str | os.PathLike[str], *names: str) -> list[Path]:
+    """The files of these names in a folder, all of which must be there."""
+    there = names_in(path)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise FileNotFoundError(f"{path} must hold {listed(names)}, but {listed(missing)} cannot be found. {holds(there)}")
+    return [Path(path) / name for name in names]
+
+
+def names_in(path: str | os.PathLike[str]) -> list[str]:
+    """The names of what is in a folder."""
+    folder = Path(path)
+    if not folder.exists():
+        raise FileNotFoundError(f"no such folder: {folder}.")
+    if not folder.is_dir():
+        raise NotADirectoryError(f"path must be a folder, got the file {folder}. Unpack it, or give the folder that it is in.")
+    return sorted(file.name for file in folder.iterdir())
+
+
+def holds(names: list[str]) -> str:
+    """A sentence on what is in a folder."""
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"It holds: {', '.join(names[:SHOWN])}{more}." if names else "It is empty."
+
+
+def listed(names: Any) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def as_utf8(path: Path) -> bytes:
+    """The bytes of a file in UTF-8; what is not UTF-8 is taken for Latin-1."""
+    data = path.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1").encode()
+    return data
+
+
+def read_columns(
+    path: Path, types: Mapping[str, pa.DataType], separator: str = ",", *, header: bool = False, content: bytes | None = None
+) -> pa.Table:
+    """A file of columns of these names and types, missing where nothing is between separators.
+
+    Values may be in quotes if the separator is a comma. With a ``header``, columns are found by name, and others are left out.
+    ``content`` replaces the bytes of the file.
+    """
+    options: dict[str, Any] = {
+        "read_options": csv.ReadOptions(column_names=None if header else list(types)),
+        "parse_options": csv.ParseOptions(delimiter=separator, quote_char='"' if separator == "," else False),
+        "convert_options": csv.ConvertOptions(
+            column_types=dict(types), include_columns=list(types), null_values=[""], strings_can_be_null=True
+        ),
+    }
+    try:
+        return csv.read_csv(str(path) if content is None else pa.BufferReader(content), **options)
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise ValueError(
+            f"{path} must have {'a header with' if header else 'no header, and'} the columns {', '.join(types)}, separated by "
+            f"{separator!r}: {error}"
+        ) from error

@@ -1,0 +1,7 @@
+"""How good recommendations are: splits, metrics, protocols."""
+
+from everypair.evaluation.evaluate import Evaluation, evaluate
+from everypair.evaluation.metrics import METRICS
+from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, Queries, RandomPerUser, Split, given
+
+__all__ = ["METRICS", "ColdStart", "Cutoff", "Evaluation", "LeaveLast", "Queries", "RandomPerUser", "Split", "evaluate", "given"]

@@ -1,0 +1,97 @@
+"""Ranked lists for the moments of a split, their metrics, and how sure those are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from everypair import validation as check
+from everypair.evaluation import metrics as formulas
+from everypair.evaluation.splits import Queries
+from everypair.recommender import Recommender
+
+DEFAULT = ("recall@10", "ndcg@10")
+
+
+class Evaluation:
+    """Metrics by query, and their means over all queries.
+
+    Attributes
+    ----------
+    values : dict of arrays
+        Each metric, a number per query.
+    coverage : dict of float
+    user : array
+        The user of each query: what the bootstrap draws.
+    notes : list of str
+        Queries and relevant items left out, and why.
+    """
+
+    def __init__(self, values: dict[str, np.ndarray], coverage: dict[str, float], user: np.ndarray, notes: list[str]) -> None:
+        self.values, self.coverage, self.user, self.notes = values, coverage, user, notes
+
+    def __getitem__(self, metric: str) -> float:
+        return self.coverage[metric] if metric in self.coverage else float(self.values[metric].mean())
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {metric: self[metric] for metric in (*self.values, *self.coverage)}
+
+    def interval(
+        self, metric: str, level: float = 0.95, draws: int = 1000, seed: int = 0, relative_to: Evaluation | None = None
+    ) -> tuple[float, float]:
+        """Bootstrap percentiles of the mean: users are drawn with replacement, with all their queries.
+
+        With ``relative_to``, of the ratio to another evaluation of the same queries, both with the same users drawn.
+        """
+        if relative_to is not None and not np.array_equal(relative_to.user, self.user):
+            raise ValueError("relative_to must be an evaluation of the same queries.")
+        _, user = np.unique(self.user, return_inverse=True)
+        top = np.bincount(user, self.values[metric])
+        bottom = np.bincount(user).astype(float) if relative_to is None else np.bincount(user, relative_to.values[metric])
+        random = np.random.default_rng(seed)
+        found = np.empty(check.integer("draws", draws, low=1))
+        for draw in range(len(found)):
+            drawn = random.integers(0, len(top), len(top))
+            below = bottom[drawn].sum()
+            found[draw] = top[drawn].sum() / below if below > 0 else np.nan
+        tail = 50 * (1 - check.number("level", level, low=0.0, high=1.0))
+        low, high = np.nanpercentile(found, [tail, 100 - tail]) if np.isfinite(found).any() else (np.nan, np.nan)
+        return float(low), float(high)
+
+    def __repr__(self) -> str:
+        return f"Evaluation({len(self.user):,} queries: {', '.join(f'{name} {value:.4f}' for name, value in self.means.items())})"
+
+
+def evaluate(
+    recommender: Recommender, queries: Queries, metrics: Sequence[str] = DEFAULT, *, exclude_seen: bool = True
+) -> Evaluation:
+    """Rank all items at each moment of ``queries`` and compare with what was relevant.
+
+    Parameters
+    ----------
+    recommender : Recommender
+        Fitted on the split's train.
+    queries : Queries
+        ``tune`` or ``test`` of a :class:`~everypair.evaluation.Split`.
+    metrics : sequence of str
+        Such as "recall@10", "ndcg@100"; see :mod:`everypair.evaluation.metrics`.
+    exclude_seen : bool
+        Leave out the items of a moment's past; where such an item is relevant again, it is not counted.
+    """
+    wanted = {spec: formulas.parse(spec) for spec in metrics}
+    queries, notes = queries.unseen() if exclude_seen else (queries, [])
+    if not len(queries):
+        raise ValueError(f"nothing is left to evaluate. {' '.join(notes)}")
+    longest = max(k for _, k in wanted.values())
+    n_items = recommender._fitted().n_items
+    ids, _ = recommender.rank(queries.moments, longest, exclude_seen=exclude_seen, candidates=queries.candidates)
+    hits = formulas.hits_of(ids, queries.bounds, queries.relevant, n_items)
+    counts = np.diff(queries.bounds)
+    values: dict[str, Any] = {
+        spec: formulas.METRICS[name](hits[:, :k], counts) for spec, (name, k) in wanted.items() if name != "coverage"
+    }
+    covered = {spec: formulas.coverage(ids[:, :k], n_items) for spec, (name, k) in wanted.items() if name == "coverage"}
+    return Evaluation(values, covered, queries.user, notes)

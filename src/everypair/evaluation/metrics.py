@@ -1,0 +1,87 @@
+r"""Metrics of a ranked list against the set of relevant items.
+
+A list holds the k best items, best first; :math:`h_j` is 1 if the item at rank j is relevant, R the number of relevant items. The
+value of a metric is its mean over all lists (coverage apart). Lists rank all items that are not left out, exactly; equal
+scores are ranked by the order of items, so a model that cannot tell items apart gains nothing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Hits = np.ndarray  # (lists, k) of booleans
+Metric = Callable[[Hits, np.ndarray], np.ndarray]
+
+
+def recall(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\frac{1}{R} \sum_{j \le k} h_j`: the share of the relevant items that is found."""
+    return hits.sum(axis=1) / relevant
+
+
+def precision(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\frac{1}{k} \sum_{j \le k} h_j`: the share of the list that is relevant. Short lists are divided by k, too."""
+    return hits.sum(axis=1) / hits.shape[1]
+
+
+def f1(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\frac{2 \sum_j h_j}{k + R}`: the harmonic mean of precision and recall."""
+    return 2 * hits.sum(axis=1) / (hits.shape[1] + relevant)
+
+
+def hit_rate(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\max_{j \le k} h_j`: whether any relevant item is found."""
+    return np.asarray(hits.any(axis=1), np.float64)
+
+
+def ndcg(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\sum_{j \le k} \frac{h_j}{\log_2(j + 1)} \Big/ \sum_{j \le \min(k, R)} \frac{1}{\log_2(j + 1)}`: 1 at best."""
+    gain = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
+    return hits @ gain / np.cumsum(gain)[np.minimum(relevant, hits.shape[1]) - 1]
+
+
+def mrr(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`1 / \min \{j \le k : h_j = 1\}`: one over the rank of the first relevant item; 0 if there is none."""
+    return np.where(hits.any(axis=1), 1 / (1 + np.argmax(hits, axis=1)), 0.0)
+
+
+def average_precision(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+    r""":math:`\frac{1}{\min(k, R)} \sum_{j \le k} h_j \frac{1}{j} \sum_{l \le j} h_l`: precision at the ranks of relevant items."""
+    at_rank = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
+    return (at_rank * hits).sum(axis=1) / np.minimum(relevant, hits.shape[1])
+
+
+def coverage(ids: np.ndarray, n_items: int) -> float:
+    r"""The share of all items that is in any of the lists: how much of the catalogue is ever shown."""
+    return len(np.unique(ids[ids >= 0])) / n_items
+
+
+METRICS: dict[str, Metric] = {
+    "recall": recall,
+    "precision": precision,
+    "f1": f1,
+    "hit_rate": hit_rate,
+    "ndcg": ndcg,
+    "mrr": mrr,
+    "map": average_precision,
+}
+
+
+def parse(spec: str) -> tuple[str, int]:
+    """``"ndcg@10"`` as a name and a length."""
+    name, at, k = spec.partition("@") if isinstance(spec, str) else ("", "", "")
+    if name not in {*METRICS, "coverage"} or not at or not k.isdigit() or int(k) < 1:
+        raise ValueError(
+            f"a metric must be one of {', '.join(METRICS)} or coverage, with a length, such as 'ndcg@10', got {spec!r}."
+        )
+    return name, int(k)
+
+
+def hits_of(ids: np.ndarray, bounds: np.ndarray, relevant: np.ndarray, n_items: int) -> Hits:
+    """Which of the listed items are relevant: those of list q are ``relevant[bounds[q]:bounds[q + 1]]``."""
+    rows = np.repeat(np.arange(len(ids)), np.diff(bounds))
+    keys = np.sort(rows * n_items + relevant)
+    listed = np.arange(len(ids))[:, None] * n_items + ids
+    at = np.searchsorted(keys, listed)
+    return (ids >= 0) & (np.append(keys, -1)[at] == listed)

@@ -1,0 +1,354 @@
+"""Splits into what a model is trained on, what its settings are tuned on, and what it is judged by.
+
+The three scenarios of the paper (Section 6.2) and two more. What is held out is a set of :class:`Queries`: moments with what
+is known there, and the items that turned out to be relevant. Nothing known at a moment is of a later time, and no event is both
+trained on and held out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everypair import validation as check
+from everypair.data import Dataset
+from everypair.data.tables import as_table
+from everypair.moments import Moments
+from everypair.ranking import Lists
+
+PART = "part of the split"
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Moments at which items are to be ranked, and what was relevant.
+
+    Attributes
+    ----------
+    moments : Moments
+    user : array
+        Whose they are, also where the moment does not tell.
+    bounds, relevant : arrays
+        The relevant items of query q are ``relevant[bounds[q]:bounds[q + 1]]``.
+    candidates : Lists, optional
+        The only items to rank.
+    """
+
+    moments: Moments
+    user: np.ndarray
+    bounds: np.ndarray
+    relevant: np.ndarray
+    candidates: Lists | None = None
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def take(self, index: np.ndarray) -> Queries:
+        """Some of the queries."""
+        lengths = np.diff(self.bounds)[index]
+        bounds = np.append(0, np.cumsum(lengths))
+        at = np.repeat(self.bounds[index] - bounds[:-1], lengths) + np.arange(bounds[-1])
+        lists = self.candidates
+        lists = lists and Lists(lists.begin[index], lists.end[index], lists.items)
+        return Queries(self.moments.take(index), self.user[index], bounds, self.relevant[at], lists)
+
+    def sample(self, n: int, seed: int = 0) -> Queries:
+        """At most n of the queries, drawn at random."""
+        if n >= len(self):
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
+
+    def unseen(self) -> tuple[Queries, list[str]]:
+        """Without relevant items that the past holds already, and without queries that have no others."""
+        m = self.moments
+        n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
+        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
+        seen = np.zeros(len(self.relevant), bool)
+        # pasts that begin together are parts of one sequence: seen if the item's first place in it lies before the end
+        sequences, first_of = np.unique(m.begin, return_inverse=True)
+        place = np.searchsorted(m.bounds, sequences, side="right") - 1
+        positions = np.arange(len(m.items))
+        sequence_of = np.searchsorted(m.bounds, positions, side="right") - 1
+        keys = sequence_of * n_items + m.items
+        unique, first = np.unique(keys, return_index=True)
+        wanted = place[first_of][owner] * n_items + self.relevant
+        at = np.searchsorted(unique, wanted)
+        found = np.append(unique, -1)[at] == wanted
+        seen[found] = first[at[found]] < m.end[owner[found]]
+        if not seen.any():
+            return self, []
+        left = np.bincount(owner[~seen], minlength=len(self))
+        kept = Queries(m, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
+        notes = [f"{int(seen.sum()):,} relevant items left out: already seen, so never ranked."]
+        if not left.all():
+            notes.append(f"{int((left == 0).sum()):,} queries left out: nothing else was relevant.")
+        return kept.take(np.flatnonzero(left)), notes
+
+
+@dataclass(frozen=True)
+class Split:
+    """Train, tune and test, and what was left out.
+
+    ``tune`` and ``test`` are both for a model fitted on ``train``.
+    """
+
+    name: str
+    train: Dataset
+    tune: Queries
+    test: Queries
+    notes: list[str] = field(default_factory=list)
+
+    def thin(self, events: int, seed: int = 0) -> Split:
+        """About so many training events, those of users drawn at random, and the tuning queries of the same users.
+
+        For tuning on less. Where tuning users are not trained on, all their queries stay.
+        """
+        if events >= len(self.train):
+            return self
+        order = np.random.default_rng(seed).permutation(self.train.n_users)
+        total = np.cumsum(np.diff(self.train.bounds)[order])
+        users = order[: int(np.searchsorted(total, events)) + 1]
+        apart = not np.isin(self.tune.user, self.train.user).any()
+        tune = self.tune if apart else self.tune.take(np.flatnonzero(np.isin(self.tune.user, users)))
+        return replace(self, train=self.train.subset(np.isin(self.train.user, users)), tune=tune)
+
+    def __repr__(self) -> str:
+        counts = f"train {len(self.train):,} events, tune {len(self.tune):,} queries, test {len(self.test):,} queries"
+        return f"Split({self.name}: {counts})"
+
+
+class Splitter(ABC):
+    """A way to split."""
+
+    @abstractmethod
+    def split(self, dataset: Dataset) -> Split: ...
+
+
+@dataclass(frozen=True)
+class ColdStart(Splitter):
+    """Random users are held out whole (Section 6.2.1): all their items are relevant, and only their attributes are known.
+
+    Parameters
+    ----------
+    test, tune : float
+        Shares of all users.
+    seed : int
+    """
+
+    test: float = 0.1
+    tune: float = 0.1
+    seed: int = 0
+
+    def split(self, dataset: Dataset) -> Split:
+        with_events = np.flatnonzero(np.diff(dataset.bounds))
+        n_tune, n_test = _counts(len(with_events), self.tune, self.test, "users")
+        order = np.random.default_rng(self.seed).permutation(with_events)
+        parts = {"tune": np.sort(order[:n_tune]), "test": np.sort(order[n_tune : n_tune + n_test])}
+        held = np.isin(dataset.user, np.concatenate(list(parts.values())))
+        train = dataset.subset(~held)
+        made = {}
+        for name, users in parts.items():
+            moments = Moments.of_users(dataset, users).anonymous()
+            made[name] = _queries(dataset, np.isin(dataset.user, users), moments)
+        return Split("cold-start", train, made["tune"], made["test"], _unmet(train, made["test"]))
+
+
+@dataclass(frozen=True)
+class LeaveLast(Splitter):
+    """The last event of each user is the test (Section 6.2.2), the one before it is for tuning, the others are trained on.
+
+    Known at a moment is all that came before it: at the test's, also the event that was tuned on. Users with fewer than three
+    events are trained on alone.
+    """
+
+    def split(self, dataset: Dataset) -> Split:
+        lengths = np.diff(dataset.bounds)
+        users = np.flatnonzero(lengths >= 3)
+        if not len(users):
+            raise ValueError("no user has three events: nothing could be held out and tuned on.")
+        last = dataset.bounds[users + 1] - 1
+        held = np.zeros(len(dataset), bool)
+        held[last] = held[last - 1] = True
+        train = dataset.subset(~held)
+        tune, test = _of_events(dataset, last - 1), _of_events(dataset, last)
+        few = int(np.sum((lengths > 0) & (lengths < 3)))
+        notes = [f"{few:,} users with fewer than three events are trained on, not evaluated."] if few else []
+        return Split("offline", train, tune, test, notes + _unmet(train, test))
+
+
+@dataclass(frozen=True)
+class Cutoff(Splitter):
+    """A global cutoff in time (Section 6.2.3): what came before is trained on; at each later event, all before it is known.
+
+    The events after the first cutoff are tuned on, those after the second are the test.
+
+    Parameters
+    ----------
+    test, tune : float
+        Shares of all events.
+    sample : int, optional
+        Evaluate at most so many events of each part, drawn at random.
+    seed : int
+    """
+
+    test: float = 0.1
+    tune: float = 0.1
+    sample: int | None = None
+    seed: int = 0
+
+    def split(self, dataset: Dataset) -> Split:
+        if dataset.time is None:
+            raise ValueError("a cutoff in time needs timestamps: give Dataset(..., timestamp=...).")
+        if np.array_equal(dataset.time, np.arange(len(dataset)) - dataset.bounds[dataset.user]):
+            raise ValueError(
+                f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} counts each user's events: 0, 1, 2, ... "
+                f"Use LeaveLast()."
+            )
+        n_tune, n_test = _counts(len(dataset), self.tune, self.test, "events")
+        ordered = np.sort(dataset.time)
+        first, second = ordered[-(n_test + n_tune)], ordered[-n_test]
+        trained = dataset.time < first
+        if not trained.any() or first == second:
+            raise ValueError(
+                f"the timestamps cannot be cut at {1 - self.test - self.tune:.0%} and {1 - self.test:.0%}: too many are equal."
+            )
+        tuned = (dataset.time >= first) & (dataset.time < second)
+        parts = {"tune": np.flatnonzero(tuned), "test": np.flatnonzero(dataset.time >= second)}
+        train, notes, made = dataset.subset(trained), [], {}
+        for name, events in parts.items():
+            made[name] = _of_events(dataset, events)
+            if self.sample is not None and self.sample < len(events):
+                made[name] = made[name].sample(check.integer("sample", self.sample, low=1), self.seed)
+                notes.append(f"{name}: {len(events) - self.sample:,} of {len(events):,} events not evaluated: a sample is.")
+        strangers = len(np.setdiff1d(made["test"].user, train.user))
+        if strangers:
+            notes.append(f"{strangers:,} users of the test have no event before the cutoff: known by attributes and later events.")
+        return Split("instant", train, made["tune"], made["test"], notes + _unmet(train, made["test"]))
+
+
+@dataclass(frozen=True)
+class RandomPerUser(Splitter):
+    """Of each user's events, random shares are tuned and tested on; what is known is the rest.
+
+    Parameters
+    ----------
+    test, tune : float
+        Shares of a user's events, rounded; a user keeps at least one to be trained on.
+    seed : int
+    """
+
+    test: float = 0.2
+    tune: float = 0.1
+    seed: int = 0
+
+    def split(self, dataset: Dataset) -> Split:
+        _counts(1000, self.tune, self.test, "events")
+        rank = _random_rank(dataset, self.seed)
+        length = np.diff(dataset.bounds)[dataset.user]
+        n_test = np.minimum(np.round(self.test * length), length - 1)
+        n_tune = np.minimum(np.round(self.tune * length), length - 1 - n_test)
+        part = np.where(rank < n_test, 2, np.where(rank < n_test + n_tune, 1, 0))
+        if not np.any(part == 1) or not np.any(part == 2):
+            raise ValueError(
+                f"no user has enough events to hold out shares of {self.tune:g} and {self.test:g}: nothing to tune or test on."
+            )
+        return _by_part("random", dataset, part)
+
+
+def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, seed: int = 0, **options: Any) -> Split:
+    """A split that someone else made: tables of events to train on and to test on.
+
+    Parameters
+    ----------
+    train, test, tune : tables, as for :class:`~everypair.Dataset`
+        Without ``tune``, a random share of each user's training events is held out for it.
+    tune_share : float
+    seed : int
+    **options
+        Of the :class:`~everypair.Dataset` made of all of them.
+
+    Notes
+    -----
+    What is known at a moment of the test is the user's training events, without those of ``tune``.
+    """
+    ids = (options.get("user", "user"), options.get("item", "item"))
+    tables = [
+        as_table(name, source, ids) for name, source in (("train", train), ("tune", tune), ("test", test)) if source is not None
+    ]
+    shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
+    numbers = [0, 2] if tune is None else [0, 1, 2]
+    marked = [
+        table.select(shared).append_column(PART, pa.array(np.full(len(table), number)))
+        for table, number in zip(tables, numbers, strict=True)
+    ]
+    for part, table in zip(("train", "test") if tune is None else ("train", "tune", "test"), marked, strict=True):
+        if table.schema.types != marked[0].schema.types:
+            marked = [other.cast(marked[0].schema) if other is table else other for other in marked]
+        if not len(table):
+            raise ValueError(f"{part} has no events.")
+    dataset = Dataset(pa.concat_tables(marked), **options)
+    part = np.asarray(dataset.event_table[PART].to_numpy()).copy()
+    dataset.event_table = dataset.event_table.drop_columns([PART])
+    if tune is None:
+        rank = _random_rank(dataset, seed, of=part == 0)
+        length = np.bincount(dataset.user[part == 0], minlength=dataset.n_users)[dataset.user]
+        share = check.number("tune_share", tune_share, low=0.0, high=0.9)
+        part[(part == 0) & (rank < np.minimum(np.round(share * length), length - 1))] = 1
+    return _by_part("given", dataset, part)
+
+
+def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
+    """Events numbered 0 (train), 1 (tune), 2 (test): a query per user, who is known by her training events."""
+    train = dataset.subset(part == 0)
+    made = {}
+    for number in (1, 2):
+        events = part == number
+        made[number] = _queries(dataset, events, Moments.of_users(train, np.unique(dataset.user[events])))
+    missing = dataset.n_users - len(made[2])
+    notes = [f"{missing:,} users have nothing in the test."] if missing else []
+    return Split(name, train, made[1], made[2], notes + _unmet(train, made[2]))
+
+
+def _of_events(dataset: Dataset, events: np.ndarray) -> Queries:
+    """A query per event."""
+    moments = Moments.of_events(dataset, events)
+    return Queries(moments, moments.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
+
+
+def _queries(dataset: Dataset, events: np.ndarray, moments: Moments) -> Queries:
+    """A query for each user of these events (a mask), with their distinct items; ``moments`` are those users', in order."""
+    pairs = np.unique(dataset.user[events].astype(np.int64) * dataset.n_items + dataset.item[events])
+    users, counts = np.unique(pairs // dataset.n_items, return_counts=True)
+    return Queries(moments, users, np.append(0, np.cumsum(counts)), pairs % dataset.n_items)
+
+
+def _random_rank(dataset: Dataset, seed: int, of: np.ndarray | None = None) -> np.ndarray:
+    """The rank of each event in a random order of its user's (of those in ``of``, if given, which come first)."""
+    key = np.random.default_rng(seed).random(len(dataset)) + (0.0 if of is None else np.where(of, 0.0, 1.0))
+    order = np.lexsort((key, dataset.user))
+    rank = np.empty(len(dataset), np.int64)
+    rank[order] = np.arange(len(dataset)) - dataset.bounds[dataset.user[order]]
+    return rank
+
+
+def _unmet(train: Dataset, test: Queries) -> list[str]:
+    """A note on relevant items that training never saw: they stay, and count as not found."""
+    unmet = int(np.sum(~np.isin(test.relevant, train.item)))
+    return (
+        [f"{unmet:,} of {len(test.relevant):,} relevant items of the test are in no training event; they are kept."]
+        if unmet
+        else []
+    )
+
+
+def _counts(n: int, tune: float, test: float, what: str) -> tuple[int, int]:
+    for name, share in (("tune", tune), ("test", test)):
+        check.number(name, share, low=0.0, high=1.0, open_low=True)
+    n_tune, n_test = max(1, round(tune * n)), max(1, round(test * n))
+    if n_tune + n_test >= n:
+        raise ValueError(f"of {n} {what}, tune={tune:g} and test={test:g} leave none to train on.")
+    return n_tune, n_test

@@ -1,0 +1,125 @@
+r"""What was watched so far, as a field of features: products by running sums, no matrix.
+
+.. math::
+
+    x_{cl} = \frac{1}{N_c} \sum_{j :\; i_j = l} \gamma^{\,t - j}
+
+over the past events :math:`i_1, \dots, i_t` of a context (or the last few of them), with a decay :math:`\gamma \le 1`. Along a
+user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever the length of the history.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from everypair.features import Compressed, Field
+from everypair.feedback import Values
+from everypair.kernels import columns
+from everypair.kernels import history as kernels
+from everypair.kernels.order import grouped
+from everypair.parallel import SERIAL, Workers
+
+NORMALIZATIONS = ("sqrt", "mean", "none")
+
+
+class Window(NamedTuple):
+    """How the past counts: the last few events or all (0), how fast they fade, and what their weights are divided by."""
+
+    last: int
+    decay: float
+    normalize: str
+
+
+class HistoryField(Field):
+    """A feature per item: how much of a row's past it makes up.
+
+    Parameters
+    ----------
+    items : array of integers
+        The items of all sequences, end to end.
+    bounds : array of integers
+        Where each sequence begins in ``items``, and the end of the last one.
+    begin, end : arrays of integers
+        The past of each row: ``items[begin:end]``, where ``begin`` is the beginning of a sequence.
+    n_items : int
+    window : Window
+    """
+
+    one_hot = False
+
+    def __init__(
+        self, items: np.ndarray, bounds: np.ndarray, begin: np.ndarray, end: np.ndarray, n_items: int, window: Window
+    ) -> None:
+        self.shape = (len(end), n_items)
+        self.window = window
+        self._items, self._bounds, self._begin, self._end = items, bounds, begin, end
+        self._position = np.where(end > begin, end - 1, -1)
+        counted = end - begin if not window.last else np.minimum(end - begin, window.last)
+        total = counted.astype(np.float64) if window.decay == 1 else (1 - window.decay**counted) / (1 - window.decay)
+        exponent = {"sqrt": -0.5, "mean": -1.0, "none": 0.0}[window.normalize]
+        self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)
+        self._last = window.last or max(len(items), 1)  # longer than any sequence: nothing ever leaves
+        self._ranges: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def _by_item(self) -> Compressed:
+        """The positions of each item."""
+        indptr, positions = grouped(self._items, self.shape[1], np.int64 if len(self._items) >= 2**31 else np.int32)
+        return Compressed(indptr, positions, 1.0)
+
+    @cached_property
+    def _squares(self) -> tuple[Values, Values]:
+        """Weights with which events enter and leave the sums of squares."""
+        enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
+        again = kernels.square_coefficients(self._bounds, self._items, self.shape[1], self.window.decay, self._last, enter, leave)
+        return (enter, leave) if again else (1.0, self.window.decay ** (2 * self._last))
+
+    @property
+    def _entries(self) -> tuple[Values, Values]:
+        return 1.0, self.window.decay**self._last
+
+    def take(self, index: np.ndarray) -> HistoryField:
+        """Some of the rows."""
+        return HistoryField(self._items, self._bounds, self._begin[index], self._end[index], self.shape[1], self.window)
+
+    def toarray(self) -> np.ndarray:
+        return np.stack([self.multiply(column, SERIAL) for column in np.eye(self.shape[1])], axis=1)
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._forward(v, self.window.decay, self._entries, self._scale, workers)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._backward(z, self.window.decay, self._entries, self._scale, workers)
+
+    def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._forward(v, self.window.decay**2, self._squares, self._scale**2, workers)
+
+    def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        return self._backward(z, self.window.decay**2, self._squares, self._scale**2, workers)
+
+    def _forward(
+        self, v: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
+    ) -> np.ndarray:
+        sums = np.empty(len(self._items))
+        bounds = self._split(workers)
+        workers.run(kernels.running, bounds, self._bounds, self._items, v, decay, self._last, *coefficients, sums)
+        out = np.empty(self.shape[0], v.dtype)
+        workers.run(kernels.take_at, workers.even(len(out)), self._position, sums, scale, out)
+        return out
+
+    def _backward(
+        self, z: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
+    ) -> np.ndarray:
+        sums = np.zeros(len(self._items))
+        kernels.add_at(self._position, z, scale, sums)
+        workers.run(kernels.running_back, self._split(workers), self._bounds, decay, self._last, *coefficients, sums)
+        return self._by_item.apply(columns.multiply, sums, workers).astype(z.dtype, copy=False)
+
+    def _split(self, workers: Workers) -> np.ndarray:
+        """Ranges of sequences for the threads."""
+        if workers.n_threads not in self._ranges:
+            self._ranges[workers.n_threads] = workers.split(self._bounds)
+        return self._ranges[workers.n_threads]

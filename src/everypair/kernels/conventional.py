@@ -1,0 +1,48 @@
+"""Conventional coordinate descent for a factorization machine, over every pair: what iCD is compared with (Section 6.3)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everypair.kernels.jit import leaf
+
+
+@leaf
+def sweep(indptr, rows, values, penalty, w, own, other, pairwise, scores, weight, target):
+    """Exact steps on the weights of one side's features in one dimension, one after the other; returns the pairs visited.
+
+    A weight moves the score of every pair of its rows by ``x (own - x w + other)`` if ``pairwise``, else by ``x``. ``scores``,
+    ``weight`` (alpha, or alpha0) and ``target`` (alpha y) have a row per row of this side and an entry per row of the other;
+    ``own`` and ``other`` are both sides' entries of the dimension.
+    """
+    n = scores.shape[1]
+    visited = 0
+    for j in range(len(w)):
+        gradient = np.float64(0.0)
+        curvature = np.float64(0.0)
+        before = np.float64(w[j])
+        for p in range(indptr[j], indptr[j + 1]):
+            r = rows[p]
+            x = values[p]
+            base = x * (own[r] - x * before) if pairwise else x
+            slope = x if pairwise else 0.0
+            for i in range(n):
+                d = base + slope * other[i]
+                gradient += (weight[r, i] * scores[r, i] - target[r, i]) * d
+                curvature += weight[r, i] * d * d
+        if curvature + penalty > 0.0:
+            w[j] = before - (gradient + penalty * before) / (curvature + penalty)
+        else:
+            w[j] = 0.0
+        step = np.float64(w[j]) - before
+        for p in range(indptr[j], indptr[j + 1]):
+            r = rows[p]
+            x = values[p]
+            base = x * (own[r] - x * before) if pairwise else x
+            slope = x if pairwise else 0.0
+            for i in range(n):
+                scores[r, i] += (base + slope * other[i]) * step
+            if pairwise:
+                own[r] += x * step
+            visited += 2 * n
+    return visited

@@ -1,0 +1,120 @@
+"""A history by running sums equals the matrix it stands for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everypair as ep
+from everypair.history import NORMALIZATIONS, HistoryField, Window
+from everypair.parallel import SERIAL, Workers
+
+PRODUCTS = ("multiply", "multiply_transposed", "multiply_squared", "multiply_squared_transposed")
+
+
+class Pasts(NamedTuple):
+    items: np.ndarray
+    bounds: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    n_items: int
+
+    def field(self, window: Window) -> HistoryField:
+        return HistoryField(self.items, self.bounds, self.begin, self.end, self.n_items, window)
+
+    def matrix(self, window: Window) -> np.ndarray:
+        """As the formula says, row by row."""
+        X = np.zeros((len(self.end), self.n_items))
+        for row, begin, end in zip(X, self.begin, self.end, strict=True):
+            past = self.items[begin:end][-window.last :] if window.last else self.items[begin:end]
+            weights = window.decay ** np.arange(len(past))[::-1]
+            np.add.at(row, past, weights)
+            if len(past):
+                row /= {"sqrt": np.sqrt(weights.sum()), "mean": weights.sum(), "none": 1.0}[window.normalize]
+        return X
+
+
+@st.composite
+def pasts(draw: st.DrawFn) -> Pasts:
+    """Sequences in which items repeat; rows with pasts of any length, also none, also several with the same."""
+    n_items = draw(st.integers(1, 4))
+    sequences = draw(st.lists(st.lists(st.integers(0, n_items - 1), max_size=9), min_size=1, max_size=4))
+    bounds = np.append(0, np.cumsum([len(sequence) for sequence in sequences]))
+    ends = [
+        (j, draw(st.integers(0, len(sequences[j]))))
+        for j in draw(st.lists(st.integers(0, len(sequences) - 1), min_size=1, max_size=8))
+    ]
+    begin = bounds[[j for j, _ in ends]]
+    items = np.array([item for sequence in sequences for item in sequence], np.int32)
+    return Pasts(items, bounds, begin, begin + [length for _, length in ends], n_items)
+
+
+windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]), st.sampled_from(NORMALIZATIONS))
+
+
+@given(past=pasts(), window=windows, seed=st.integers(0, 99))
+def test_products_are_those_of_the_matrix(past: Pasts, window: Window, seed: int) -> None:
+    field, X = past.field(window), past.matrix(window)
+    random = np.random.default_rng(seed)
+    v, z = random.normal(size=past.n_items), random.normal(size=len(past.end))
+    expected = (X @ v, X.T @ z, X**2 @ v, (X**2).T @ z)
+    for name, value in zip(PRODUCTS, expected, strict=True):
+        found = getattr(field, name)(z if name.endswith("transposed") else v, SERIAL)
+        np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-11, err_msg=name)
+    np.testing.assert_allclose(field.toarray(), X, rtol=1e-10, atol=1e-12)
+
+
+@given(past=pasts(), window=windows, data=st.data())
+def test_some_of_the_rows(past: Pasts, window: Window, data: st.DataObject) -> None:
+    index = np.array(data.draw(st.lists(st.integers(0, len(past.end) - 1), min_size=1)))
+    np.testing.assert_allclose(past.field(window).take(index).toarray(), past.matrix(window)[index], atol=1e-12)
+
+
+def events(n_users: int, length: int) -> Pasts:
+    random = np.random.default_rng(0)
+    n = n_users * length
+    begin = np.repeat(np.arange(n_users) * length, length)
+    return Pasts(random.integers(0, 50, n).astype(np.int32), np.arange(0, n + 1, length), begin, np.arange(n), 50)
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
+    past = events(60, 20)
+    random = np.random.default_rng(1)
+    x = random.normal(size=len(past.end) if name.endswith("transposed") else 50).astype(np.float32)
+    found = []
+    for threads in (1, 3):
+        with Workers(threads, small=1) as workers:
+            found.append(getattr(past.field(Window(7, 0.9, "sqrt")), name)(x, workers))
+    assert found[0].tobytes() == found[1].tobytes()
+
+
+def test_no_matrix_is_built() -> None:
+    """Thousands of events in each past: a matrix would have 10^8 entries."""
+    past = events(2, 10_000)
+    field = past.field(Window(0, 1.0, "sqrt"))
+    own = sum(array.nbytes for array in vars(field).values() if isinstance(array, np.ndarray))
+    assert own < 60 * len(past.end)
+    product = field.multiply(np.ones(50), SERIAL)
+    np.testing.assert_allclose(product[1:10_000], np.sqrt(np.arange(1, 10_000)))
+
+
+@pytest.mark.parametrize("model", [ep.FM, ep.MFSI])
+@given(past=pasts(), window=windows)
+def test_models_fit_a_history_as_they_fit_its_matrix(model: type, past: Pasts, window: Window) -> None:
+    """The same objective, epoch by epoch: a block solve in both cases."""
+    feedback = ep.Feedback(np.arange(len(past.end)), np.arange(len(past.end)) % 3, shape=(len(past.end), 3))
+    settings = {"factors": 2, "epochs": 3, "field_solver": "block", "dtype": "float64", "regularization": 0.3, "rotate": False}
+    other = np.arange(len(past.end)) % 2
+    fitted = [
+        model(**settings).fit(feedback, contexts={"past": column, "other": other})
+        for column in (past.field(window), np.asarray(past.matrix(window) + 0.0))
+    ]
+    objectives = [[epoch.objective for epoch in one.history_] for one in fitted]
+    if np.count_nonzero(past.matrix(window)) and past.n_items > 1:
+        np.testing.assert_allclose(objectives[0], objectives[1], rtol=1e-6)
+    assert objectives[0] == sorted(objectives[0], reverse=True)
