@@ -6,7 +6,7 @@ CACHE := $(CURDIR)/.numba
 .PHONY: demo test lint checks test-full test-python test-bounds test-wheel bench clean
 
 demo: .venv/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/everypair reproduce --quick --out report
 
 # Two at a time: each of the checks keeps one core busy.
 test: lint

@@ -11,7 +11,7 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-BLOCK = re.compile(r"(<!-- code: (\S+) (\w+)( indented)? -->\n```python\n).*?(\n```)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- code: (\S+) (\w+)( indented)? -->\n```python)\n.*?(```)", re.DOTALL)
 
 
 def snippet(path: str, label: str, indented: bool) -> str:
@@ -24,7 +24,7 @@ def snippet(path: str, label: str, indented: bool) -> str:
 
 def updated(page: str) -> str:
     """A page with its code blocks as the files have them."""
-    return BLOCK.sub(lambda match: match[1] + snippet(match[2], match[3], bool(match[4])) + match[5], page)
+    return BLOCK.sub(lambda match: f"{match[1]}\n{snippet(match[2], match[3], bool(match[4]))}\n{match[5]}", page)
 
 
 if __name__ == "__main__":

@@ -503,7 +503,7 @@ def test_youtube_like_a_single_source(source: str) -> None:
         ({"missing": -0.1}, ["missing", "-0.1"]),
         ({"mixture": {"user": 1.0}}, ["mixture", "previous", "{'user': 1.0}"]),
         ({"mixture": {**MIXTURE, "user": -1.0}}, ["mixture", "-1.0"]),
-        ({"mixture": dict.fromkeys(MIXTURE, 0.0)}, ["mixture", "0.0"]),
+        ({"mixture": dict.fromkeys(MIXTURE, 0.0)}, ["mixture", "0 for all"]),
         ({"mixture": {**MIXTURE, "other": 1.0}}, ["mixture", "other"]),
     ],
 )

@@ -228,11 +228,15 @@ def test_search_finds_better_settings_and_looks_at_the_tuning_part_alone(split: 
     def make(settings: dict[str, float]) -> ep.Recommender:
         return ep.Recommender(ep.MF(4, epochs=6, regularization_exponent=1.0, **settings))  # type: ignore[arg-type]
 
-    space = {"unobserved_weight": (0.01, 1.0), "regularization": (0.001, 0.1)}
+    space = {"unobserved_weight": (0.01, 1.0), "shrinkage": (0.01, 1.0)}
     found = search(make, space, blind, "ndcg@20", 4)
     again = search(make, space, blind, "ndcg@20", 4)
     assert found == again
-    assert found.trials[0].settings == {"unobserved_weight": 0.1, "regularization": 0.01}
+    pairs = split.train.n_users * split.train.n_items / len(split.train)
+    assert found.trials[0].settings == {
+        "unobserved_weight": 0.1,
+        "regularization": pytest.approx(0.1 / (1 + 0.1 * pairs), rel=0.01),
+    }
     assert found.best.value == max(trial.value for trial in found.trials)
     refitted = make(found.best.settings)
     refitted.model.set_params(epochs=found.best.epochs)

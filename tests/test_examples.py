@@ -192,10 +192,14 @@ def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.full
-def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    """The factorization machine beats MF, which beats Popularity: what the demo is there to show."""
-    demo = runpy.run_path(str(FOLDER / "demo.py"))
-    demo["main"]()
-    table = capsys.readouterr().out.split("NDCG@10")[1].splitlines()
-    ndcg = {line.split()[0]: float(line.split()[-1]) for line in table if line.strip() and line.split()[-1][-1].isdigit()}
-    assert ndcg["FM"] > ndcg["MF"] > ndcg["Popularity"]
+def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code and the figures of docs/data.md."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    example = runpy.run_path(str(FOLDER / "tables.py"))
+    example["write_tables"](tmp_path)
+    example["main"](tmp_path)
+    printed = capsys.readouterr().out
+    figures = [float(x) for x in re.findall(r"ndcg@20 (\d\.\d+)", printed)]
+    assert figures[1] > 2 * figures[0]
+    page = (FOLDER.parent / "docs" / "data.md").read_text()
+    np.testing.assert_allclose([float(x) for x in re.findall(r"ndcg@20 (\d\.\d+)", page)], figures, atol=0.02)

@@ -216,6 +216,8 @@ class Attributes(Recipe):
             raise TypeError(f"names of attributes must be texts, got {names!r}.")
         check.choice("kind", kind, coding.KINDS)
         check.integer("bins", bins, low=2)
+        if separator is not None and (not isinstance(separator, str) or not separator):
+            raise TypeError(f"separator must be a text such as '|', got {separator!r}.")
         for key, value in (("names", names), ("kind", kind), ("bins", bins), ("separator", separator)):
             object.__setattr__(self, key, value)
 
@@ -274,5 +276,5 @@ def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:
         if not isinstance(recipe, Recipe):
             raise TypeError(f"{side} must be a list of recipes such as UserId() and Attributes('age'), got {recipe!r} in it.")
         if side not in recipe.sides:
-            raise ValueError(f"{recipe!r} describes a {recipe.sides[0]}, not a {side}.")
+            raise ValueError(f"{recipe!r} describes the {recipe.sides[0]}, not the {side}.")
     return recipes

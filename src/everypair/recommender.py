@@ -12,7 +12,7 @@ from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recip
 from everypair.data import Dataset
 from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
-from everypair.models.readers import Reader, reader
+from everypair.models.readers import reader
 from everypair.moments import Moments
 from everypair.parallel import Workers, thread_count
 from everypair.ranking import Lists, rank
@@ -58,6 +58,8 @@ class Recommender:
         """Train from scratch on all events; ``callback(recommender, epoch)`` after each epoch, a true value stops."""
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
+        read = reader(self.model)
+        read.check(self.context, self.item)
         events, alpha = dataset.counted()
         user, item = dataset.user[events], dataset.item[events]
         if self._by_user(dataset):
@@ -65,21 +67,27 @@ class Recommender:
             moments = Moments.of_users(dataset, users)
         else:
             unit, moments = np.arange(len(events)), Moments.of_events(dataset, events)
-        self._read: Reader = reader(self.model)
-        self._read.check(self.context, self.item)
-        self._contexts = Description("context", self.context, dataset, moments)
         catalogue = Catalogue.of(dataset)
-        self._items = Description("item", self.item, dataset, catalogue)
-        self._popularity = np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items)
-        self.feedback_ = Feedback(unit, item, 1.0, alpha, (len(moments), dataset.n_items), duplicates="sum")
-        groups = self._contexts.groups(moments)
-        if groups is not None and len(groups) and int(groups.max()) + 1 < len(groups):
-            self.feedback_ = self.feedback_.merge_contexts(groups)
+        contexts = Description("context", self.context, dataset, moments)
+        items = Description("item", self.item, dataset, catalogue)
+        feedback = Feedback(unit, item, 1.0, alpha, (len(moments), dataset.n_items), duplicates="sum")
+        groups = contexts.groups(moments)
+        if groups is not None and int(groups.max()) + 1 < len(groups):
+            feedback = feedback.merge_contexts(groups)
             moments = moments.take(np.unique(groups, return_index=True)[1])
-        self._dataset = dataset
-        own_items = None if self.item == [ItemId()] else self._items.columns(catalogue)
+        columns = contexts.columns(moments)
+        own_items = None if list(self.item) == [ItemId()] else items.columns(catalogue)
+        before = dict(vars(self))
+        self._read, self._contexts, self._dataset, self.feedback_ = read, contexts, dataset, feedback
+        self._popularity = np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items)
         called = None if callback is None else lambda model, epoch: callback(self, epoch)
-        self._read.fit(self.feedback_, self._contexts.columns(moments), own_items, called)
+        try:
+            read.fit(feedback, columns, own_items, called)
+        except BaseException:
+            if getattr(self.model, "stop_reason_", None) != "error":  # nothing was learnt: as before
+                vars(self).clear()
+                vars(self).update(before)
+            raise
         return self
 
     def recommend(self, requests: Sequence[Mapping[str, Any]], n: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -87,16 +95,16 @@ class Recommender:
 
         A request says what is known: attributes by name, ``"history"`` (items, oldest first), or the ``"user"``.
         """
-        moments = Moments.of_requests(requests, self._fitted())
+        moments = Moments.of_requests(requests, self.dataset_)
         items, scores = self.rank(moments, n)
-        names = np.asarray(self._dataset.items.values.to_numpy(zero_copy_only=False), object)
-        return np.where(items >= 0, names[items], np.array(None)), scores
+        names = self.dataset_.items.take(np.maximum(items, 0).ravel()).to_numpy(zero_copy_only=False).astype(object)
+        return np.where(items >= 0, names.reshape(items.shape), np.array(None)), scores
 
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """As :meth:`recommend` for moments, with items by code: -1 where there are fewer than n."""
-        n_items = self._fitted().n_items
+        n_items = self.dataset_.n_items
         seen = Lists(moments.begin, moments.end, moments.items) if exclude_seen else None
         n = check.integer("n", n, low=1)
         with Workers(thread_count(getattr(self.model, "n_threads", None))) as workers:
@@ -104,7 +112,6 @@ class Recommender:
 
     def scorer(self, moments: Moments) -> Callable[[int, int], np.ndarray]:
         """A function from a range of moments to the scores of all items; popularity where nothing is known of a moment."""
-        self._fitted()
         score = self._read.scorer(self._contexts.columns(moments))
         if self._read.has_bias:
             return score
@@ -117,16 +124,26 @@ class Recommender:
 
         return filled if unknown.any() else score
 
-    def _by_user(self, dataset: Dataset) -> bool:
-        if self.unit != "auto":
-            return self.unit == "user"
-        changing = set(dataset.event_table.column_names)
-        return all(
-            isinstance(recipe, UserId) or (isinstance(recipe, Attributes) and not changing & set(recipe.names))
-            for recipe in self.context
-        )
+    def pairs_per_event(self, dataset: Dataset) -> float:
+        """How many context-item pairs there are for each event, contexts counted before they are merged."""
+        contexts = len(np.unique(dataset.user)) if self._by_user(dataset) else len(dataset)
+        return contexts * dataset.n_items / len(dataset)
 
-    def _fitted(self) -> Dataset:
+    def _by_user(self, dataset: Dataset) -> bool:
+        """Whether a context is a user."""
+        of_events = set(dataset.event_table.column_names)
+        changing = [
+            recipe
+            for recipe in self.context
+            if not isinstance(recipe, UserId | Attributes) or (isinstance(recipe, Attributes) and of_events & set(recipe.names))
+        ]
+        if changing and self.unit == "user":
+            raise ValueError(f"unit='user' takes recipes that stay the same from event to event, got {changing}. Use unit='event'.")
+        return not changing and self.unit != "event"
+
+    @property
+    def dataset_(self) -> Dataset:
+        """What it was fitted on."""
         if "_dataset" not in vars(self):
             raise NotFittedError("this Recommender is not fitted yet: call fit first.")
         return self._dataset

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 from pyarrow import csv
 
 from everypair.data import Dataset
 from everypair.data.tables import read_table
 
-pc: Any = pyarrow.compute  # its functions are made when it is imported: type checkers do not know them
 SHOWN = 12  # names of files in a message
 
 

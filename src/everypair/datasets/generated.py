@@ -73,15 +73,17 @@ def youtube_like(
     --------
     >>> import everypair as ep
     >>> ep.datasets.youtube_like(100, 50, seed=1, events_per_user=10)
-    Dataset(936 events, 100 users, 50 items; users: age, gender, country, device; items: category, language; ordered by timestamp)
+    Dataset(899 events, 100 users, 50 items; users: age, gender, country, device; items: category, language; ordered by timestamp)
     """
     check.integer("n_users", n_users, low=1)
     check.integer("n_items", n_items, low=10)
     check.number("events_per_user", events_per_user, low=4.0)
     check.number("missing", missing, low=0.0, high=1.0)
-    chances = dict(MIXTURE if mixture is None else mixture)
-    if chances.keys() != MIXTURE.keys() or min(chances.values()) < 0 or not sum(chances.values()) > 0:
+    chances = MIXTURE if mixture is None else mixture
+    if not isinstance(chances, dict) or chances.keys() != MIXTURE.keys():
         raise ValueError(f"mixture must give chances for {', '.join(MIXTURE)}, got {mixture!r}.")
+    if not sum(check.number(f"mixture[{name!r}]", chance, low=0.0) for name, chance in chances.items()) > 0:
+        raise ValueError("mixture must give a chance to at least one source, got 0 for all.")
     random = np.random.default_rng(check.integer("seed", seed, low=0))
     n_channels = max(2, n_items // CHANNEL)
     channel = random.integers(0, n_channels, n_items)

@@ -7,7 +7,8 @@ import os
 import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.datasets.folder import files, pc, read_columns
+from everypair.data.tables import pc
+from everypair.datasets.folder import files, read_columns
 
 PLAYS = {"user": pa.string(), "mbid": pa.string(), "artist": pa.string(), "plays": pa.int64()}
 PROFILES = {"user": pa.string(), "gender": pa.string(), "age": pa.int64(), "country": pa.string(), "signup": pa.string()}

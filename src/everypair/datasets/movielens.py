@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.datasets.folder import as_utf8, files, holds, names_in, pc, read_columns
+from everypair.data.tables import pc
+from everypair.datasets.folder import as_utf8, files, holds, names_in, read_columns
 
 NO_GENRES = pa.array(["", "(no genres listed)"])
 NO_GENRE_100K = "unknown"

@@ -86,7 +86,7 @@ def evaluate(
     if not len(queries):
         raise ValueError(f"nothing is left to evaluate. {' '.join(notes)}")
     longest = max(k for _, k in wanted.values())
-    n_items = recommender._fitted().n_items
+    n_items = recommender.dataset_.n_items
     ids, _ = recommender.rank(queries.moments, longest, exclude_seen=exclude_seen, candidates=queries.candidates)
     hits = formulas.hits_of(ids, queries.bounds, queries.relevant, n_items)
     counts = np.diff(queries.bounds)

@@ -1,4 +1,11 @@
-"""A small random search for settings, on the tuning part of a split alone."""
+r"""A small search for settings, on the tuning part of a split alone.
+
+What matters most is the weight :math:`\alpha_0` of unobserved pairs and L2. With L2 that grows with the weight of a feature
+(``regularization_exponent=1``), the weight of a row is its observed pairs and :math:`\alpha_0` times all its pairs, so that the
+best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that do not: :math:`\alpha_0`, and the
+*shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed one. It is L2 in units of
+observed pairs.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.stats import qmc
 
 from everypair.evaluation.evaluate import evaluate
 from everypair.evaluation.splits import Split
@@ -14,11 +22,12 @@ from everypair.models.tower_model import TowerModel
 from everypair.recommender import Recommender
 
 PATIENCE = 2  # evaluations in a row without a better value, after which a fit ends
+SHRINKAGE = "shrinkage"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings that were tried, the epoch at which they were best, and the metric there."""
+    """Settings of a model that were tried, the epoch at which they were best, and the metric there."""
 
     settings: dict[str, float]
     epochs: int
@@ -48,7 +57,7 @@ def search(
     exclude_seen: bool = True,
     fitted: Callable[[Recommender], Any] = lambda recommender: None,
 ) -> Found:
-    """Try settings within ``space``, on a logarithmic scale: the middle first, then at random, then near the best.
+    """Try settings within ``space``, on a logarithmic scale: the middle first, then spread out, then ever nearer to the best.
 
     A fit is evaluated on ``split.tune`` after every few epochs, and ends where it no longer gets better: the number of epochs is
     found with each trial. The test part is not looked at.
@@ -58,6 +67,7 @@ def search(
     make : callable
         From settings to a recommender, which has a model with the largest number of epochs.
     space : mapping of names to (low, high)
+        Arguments of the model; "shrinkage" (see above) stands for ``regularization``, and goes with ``unobserved_weight``.
     split : Split
     metric : str
     trials : int
@@ -67,23 +77,31 @@ def search(
         Called with the recommender of each trial after its fit.
     """
     random = np.random.default_rng(seed)
-    bounds = {name: (np.log(low), np.log(high)) for name, (low, high) in space.items()}
-    found = Found()
+    low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
+    explored = 1 + trials // 2
+    points = [(low + high) / 2, *(low + (high - low) * qmc.Halton(len(space), rng=seed).random(explored - 1))]
+    found, best = Found(), points[0]
     for number in range(trials):
-        if number == 0:
-            point = {name: (low + high) / 2 for name, (low, high) in bounds.items()}
-        elif number <= trials // 2:
-            point = {name: random.uniform(low, high) for name, (low, high) in bounds.items()}
+        if number < explored:
+            point = points[number]
         else:
-            near = {name: np.log(found.best.settings[name]) for name in bounds}
-            point = {
-                n: float(np.clip(near[n] + random.normal(0, (high - low) / 8), low, high)) for n, (low, high) in bounds.items()
-            }
-        settings = {name: float(f"{np.exp(value):.3g}") for name, value in point.items()}
+            reach = (high - low) / 6 * (1 - (number - explored) / (2 * (trials - explored)))
+            point = np.clip(best + reach * random.normal(size=len(space)), low, high)
+        settings = _settings(dict(zip(space, np.exp(point), strict=True)), make, split)
         recommender = make(settings)
         found.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
         fitted(recommender)
+        if found.best is found.trials[-1]:
+            best = point
     return found
+
+
+def _settings(point: dict[str, float], make: Callable[[dict[str, float]], Recommender], split: Split) -> dict[str, float]:
+    """Arguments of the model, with three digits."""
+    if SHRINKAGE in point:
+        pairs = make({}).pairs_per_event(split.train)
+        point["regularization"] = point.pop(SHRINKAGE) / (1 + point["unobserved_weight"] * pairs)
+    return {name: float(f"{value:.3g}") for name, value in point.items()}
 
 
 def _try(recommender: Recommender, settings: dict[str, float], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:

@@ -279,18 +279,19 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     tables = [
         as_table(name, source, ids) for name, source in (("train", train), ("tune", tune), ("test", test)) if source is not None
     ]
+    if not len(tables[-1]):
+        raise ValueError("test has no events.")
     shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
     numbers = [0, 2] if tune is None else [0, 1, 2]
     marked = [
         table.select(shared).append_column(PART, pa.array(np.full(len(table), number)))
         for table, number in zip(tables, numbers, strict=True)
     ]
-    for part, table in zip(("train", "test") if tune is None else ("train", "tune", "test"), marked, strict=True):
-        if table.schema.types != marked[0].schema.types:
-            marked = [other.cast(marked[0].schema) if other is table else other for other in marked]
-        if not len(table):
-            raise ValueError(f"{part} has no events.")
-    dataset = Dataset(pa.concat_tables(marked), **options)
+    try:
+        together = pa.concat_tables(marked, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TypeError(f"train and test must hold the same columns with values of the same types: {error}") from error
+    dataset = Dataset(together, **options)
     part = np.asarray(dataset.event_table[PART].to_numpy()).copy()
     dataset.event_table = dataset.event_table.drop_columns([PART])
     if tune is None:

@@ -12,8 +12,8 @@ from everypair.models import FM, MF, CoView, Popularity
 from everypair.models.base import Model
 from everypair.recommender import Recommender
 
-# Log-uniform ranges in which settings are looked for; L2 grows with the weight of a feature (exponent 1).
-SPACE = {"unobserved_weight": (0.002, 0.3), "regularization": (0.0001, 0.03)}
+# Ranges in which settings are looked for (see everypair.evaluation.search); L2 grows with the weight of a feature (exponent 1).
+SPACE = {"unobserved_weight": (0.002, 0.3), "shrinkage": (0.005, 0.2)}
 BASELINES = ("Popularity", "Coview")
 
 

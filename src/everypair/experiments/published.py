@@ -25,7 +25,7 @@ from everypair.models import MF
 from everypair.ranking import Lists
 from everypair.recommender import Recommender
 
-SPACE = {"unobserved_weight": (0.003, 1.0), "regularization": (0.0005, 0.05)}
+SPACE = {"unobserved_weight": (0.002, 1.0), "shrinkage": (0.01, 0.5)}
 TUNED_ON = 5_000  # users, at most
 
 
@@ -108,14 +108,13 @@ def run(row: Row, data: Path, trials: int | None, seed: int, watch: Callable[[st
     def make(settings: dict[str, Any], epochs: int = row.epochs) -> Recommender:
         return Recommender(MF(epochs=epochs, **fixed, **settings))
 
-    def watched(settings: dict[str, float]) -> Recommender:
-        watch(f"{row.name}: tuning")
-        return make(settings)
+    watch(f"{row.name}: tuning")
 
-    found = search(
-        watched, SPACE, replace(split, tune=tune), row.tuned, trials or row.trials, seed=seed, fitted=stop_if_interrupted
-    )
-    watch(f"{row.name}: test")
+    def after(recommender: Recommender) -> None:
+        stop_if_interrupted(recommender)
+        watch(row.name)
+
+    found = search(make, SPACE, replace(split, tune=tune), row.tuned, trials or row.trials, seed=seed, fitted=after)
     whole = given(*tables, tune_share=0.0)
     fitting = time.perf_counter()
     recommender = make(found.best.settings, found.best.epochs).fit(whole.train)

@@ -106,7 +106,7 @@ def reproduce(
 
 def steps(scale: Scale) -> int:
     """How often ``watch`` is called."""
-    models = sum(1 + scale.trials * model.tuned for scenario in scenarios(1, 0) for model in scenario.lineup)
+    models = sum(1 + (1 + scale.trials) * model.tuned for scenario in scenarios(1, 0) for model in scenario.lineup)
     return models + len(cost.CONTEXTS) * (len(scale.catalogue) + 1)
 
 
@@ -153,10 +153,14 @@ def _scenario(scenario: Scenario, dataset: Dataset, attributes: Sequence[str], s
 
 def _tune(scenario: Scenario, contender: Contender, attributes: Sequence[str], scale: Scale, split: Split, watch: Watch) -> Found:
     def make(settings: dict[str, float]) -> Recommender:
-        watch(f"{scenario.name}: tuning {contender.name}")
         return contender.make(attributes, scale.factors, scale.epochs, **settings)
 
-    return search(make, SPACE, split, TUNED, scale.trials, seed=scale.seed, fitted=stop_if_interrupted)
+    def after(recommender: Recommender) -> None:
+        stop_if_interrupted(recommender)
+        watch(f"{scenario.name}: tuning {contender.name}")
+
+    watch(f"{scenario.name}: tuning {contender.name}")
+    return search(make, SPACE, split, TUNED, scale.trials, seed=scale.seed, fitted=after)
 
 
 def stop_if_interrupted(recommender: Recommender) -> None:

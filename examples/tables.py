@@ -1,0 +1,61 @@
+"""From tables with ids, attributes and times to recommendations for people never seen: the code of docs/data.md."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+
+import everypair as ep
+from everypair.evaluation import LeaveLast, evaluate
+
+
+def write_tables(folder: Path) -> None:
+    """Three CSV files as an application might have them; the rows are generated."""
+    log = ep.datasets.youtube_like(1_000, 400, seed=0)
+    users, items = log.users.values.to_pylist(), log.items.values.to_pylist()
+    assert log.time is not None
+    tables = {
+        "plays": [("user", "item", "time"), *((users[u], items[i], int(t)) for u, i, t in zip(log.user, log.item, log.time, strict=True))],
+        "users": [("user", "age", "country"), *zip(users, *(log.user_table[name].to_pylist() for name in ("age", "country")), strict=True)],
+        "items": [("item", "category"), *zip(items, log.item_table["category"].to_pylist(), strict=True)],
+    }  # fmt: skip
+    for name, rows in tables.items():
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+
+
+def main(folder: Path) -> None:
+    # [load]
+    dataset = ep.Dataset(folder / "plays.csv", users=folder / "users.csv", items=folder / "items.csv", timestamp="time")
+    print(dataset, dataset.notes)
+    # [load]
+    # [fit]
+    recommender = ep.Recommender(
+        ep.FM(factors=16, unobserved_weight=0.01, regularization=0.003, regularization_exponent=1.0),
+        context=[ep.UserId(), ep.Attributes("age", "country"), ep.Previous(), ep.History(last=20)],
+        item=[ep.ItemId(), ep.Attributes("category")],
+    )
+    # [fit]
+    # [evaluate]
+    split = LeaveLast().split(dataset)
+    popularity = ep.Recommender(ep.Popularity()).fit(split.train)
+    recommender.fit(split.train)
+    for name, fitted in {"Popularity": popularity, "FM": recommender}.items():
+        found = evaluate(fitted, split.test, ["recall@20", "ndcg@20"])
+        low, high = found.interval("ndcg@20")
+        print(f"{name:<12} recall@20 {found['recall@20']:.3f}, ndcg@20 {found['ndcg@20']:.3f} (95 %: {low:.3f} to {high:.3f})")
+    # [evaluate]
+    # [recommend]
+    recommender.fit(dataset)
+    watched = [dataset.items[3], dataset.items[7]]
+    ids, _ = recommender.recommend([{"country": "DE", "age": "25-34", "history": watched}, {"user": dataset.users[0]}], n=5)
+    print("someone from Germany who has watched two videos:", list(ids[0]))
+    print(f"{dataset.users[0]}:", list(ids[1]))
+    # [recommend]
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        write_tables(Path(place))
+        main(Path(place))

@@ -1,0 +1,246 @@
+"""The paper's experiments run as a user runs them, and conventional coordinate descent is what it is said to be."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from logs import logs
+
+import everypair as ep
+from everypair.cli import main
+from everypair.contexts import Description
+from everypair.evaluation import given as given_split
+from everypair.experiments import cost, published, report, reproduce
+from everypair.experiments.reproduce import QUICK
+from everypair.moments import Moments
+
+TINY = QUICK._replace(
+    users=80, items=40, factors=2, epochs=2, trials=2, tuning_events=400, sample=50, cost_events=60, catalogue=(60, 90), alone=100
+)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.mark.parametrize("context", cost.CONTEXTS)
+@given(log=logs())
+def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log: ep.Dataset) -> None:
+    """From the same start, an epoch over every pair ends where an epoch of iCD does."""
+    moments = Moments.of_events(log)
+    columns = Description("context", cost.CONTEXTS[context], log, moments).columns(moments)
+    feedback = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items))
+    columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
+    columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}
+    model = ep.FM(2, epochs=1, rotate=False, dtype="float64", regularization=0.1)
+    conventional = cost.Conventional(feedback, columns, model)
+    start = {letter: value.copy() for letter, value in conventional.parameters.items()}
+    model.fit(feedback, contexts=columns, start=start)
+    conventional.epoch()
+    for letter, value in conventional.parameters.items():
+        np.testing.assert_allclose(model.parameters_[letter], value, rtol=1e-6, atol=1e-9, err_msg=letter)
+    np.testing.assert_allclose(conventional.scores(), model.phi_ @ model.psi_.T, rtol=1e-6, atol=1e-9)
+
+
+def as_sparse(matrix: np.ndarray) -> Any:
+    import scipy.sparse as sp
+
+    from everypair.features import SparseField
+
+    return SparseField("history", sp.csr_array(matrix))
+
+
+def test_costs_are_counted_and_grow_as_they_should() -> None:
+    told: list[str] = []
+    costs = cost.compare(60, [60, 120], 100, 2, 1, 0, told.append)
+    assert len(told) == 9
+    for one in costs.measured:
+        assert one.problem.conventional > one.problem.icd
+    for name in cost.CONTEXTS:
+        small, large = (one.problem for one in costs.measured if one.context == name)
+        assert large.conventional == pytest.approx(2 * small.conventional)
+        assert large.icd < 1.9 * small.icd
+    assert [one.problem.items for one in costs.paper] == [68_000] * 3
+    assert all(one.extrapolated and one.ratios[0] > 3_000 for one in costs.paper)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, Any]:
+    dataset = ep.datasets.youtube_like(TINY.users, TINY.items, TINY.seed)
+    steps: list[str] = []
+    kept: list[int] = []
+    found = reproduce.reproduce(
+        dataset, "youtube-like", ("age", "country"), TINY, steps.append, lambda so_far: kept.append(len(so_far["scenarios"]))
+    )
+    assert len(steps) == reproduce.steps(TINY)
+    assert kept == [1, 2, 3]
+    return found
+
+
+def test_the_line_ups_of_the_paper(results: dict[str, Any]) -> None:
+    lineups = {scenario["name"]: [model["name"] for model in scenario["models"]] for scenario in results["scenarios"]}
+    assert lineups == {
+        "cold-start": ["Popularity", "Coview", "iCD-MF", "iCD-FM A"],
+        "offline": ["Popularity", "Coview", "iCD-MF", "iCD-FM A", "iCD-FM P", "iCD-FM A+P+U"],
+        "instant": ["Popularity", "Coview", "iCD-MF", "iCD-FM A", "iCD-FM P", "iCD-FM H", "iCD-FM A+P+H"],
+    }
+    for scenario in results["scenarios"]:
+        base = scenario["models"][0]["metrics"]
+        for model in scenario["models"]:
+            for metric, m in model["metrics"].items():
+                assert m["low"] <= m["value"] <= m["high"]
+                assert m["relative"] == pytest.approx(m["value"] / base[metric]["value"])
+            assert (model["tuning"] is None) == (model["settings"] is None)
+            assert model["tuning"] is None or len(model["tuning"]) == TINY.trials
+    assert json.loads(json.dumps(results, allow_nan=False)) == json.loads(json.dumps(results))
+
+
+def test_mf_and_coview_are_popularity_for_strangers(results: dict[str, Any]) -> None:
+    popularity, coview, mf, _ = (model["metrics"] for model in results["scenarios"][0]["models"])
+    assert popularity == coview == mf
+
+
+def test_the_report_needs_nothing_but_itself(results: dict[str, Any]) -> None:
+    page = report.page(results)
+    assert page.startswith("<!doctype html>")
+    assert not re.findall(r"(?:src|href)=|url\(|@import|<script", page)
+    assert page.count("<svg") == 9
+    assert "nan" not in page.lower()
+    for scenario in results["scenarios"]:
+        for model in scenario["models"]:
+            assert model["name"] in page
+    text = report.terminal(results)
+    assert "extrapolated" in text
+    assert "The paper's findings" in text
+    partial = {key: value for key, value in results.items() if key not in ("cost", "findings", "seconds")}
+    assert "Cold-start" in report.page(partial)
+    assert "Cold-start" in report.terminal(partial)
+
+
+def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "QUICK", TINY)
+    out = tmp_path / "new" / "report"
+    done = run("reproduce", "--quick", "--out", str(out), "--trials", "1")
+    assert done.exit_code == 0, done.output
+    assert "Instant recommendation" in done.stdout
+    written = json.loads((out / "results.json").read_text())
+    assert written["scale"]["trials"] == 1
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "--data", "movielens-1m"], "give --path"),
+        (["reproduce", "--path", "/nowhere"], "--path is for real data"),
+        (["reproduce", "--data", "movielens-1m", "--path", "/nowhere"], "/nowhere"),
+        (["benchmark", "quality", "--data", "."], "train.parquet"),
+        (["benchmark", "quality", "--data", ".", "--rows", "netflix"], "there is no row 'netflix'"),
+        (["reproduce", "--users", "3"], "not in the range"),
+    ],
+)
+def test_errors_are_a_line(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code != 0
+    assert message in done.output
+    assert "Traceback" not in done.output
+    assert not done.stdout
+
+
+def test_errors_with_a_traceback_on_request() -> None:
+    done = run("--debug", "reproduce", "--data", "movielens-1m")
+    assert isinstance(done.exception, ValueError)
+
+
+@pytest.mark.parametrize("arguments", [[], ["reproduce"], ["benchmark"], ["benchmark", "quality"]])
+def test_help(arguments: list[str]) -> None:
+    done = run(*arguments, "--help")
+    assert done.exit_code == 0
+    assert "Usage: " in done.stdout
+
+
+@pytest.mark.full
+def test_the_findings_of_the_paper_come_out() -> None:
+    """As ``everypair reproduce --quick`` has them."""
+    scale = QUICK._replace(cost_events=200, catalogue=(150,), alone=400)
+    found = reproduce.reproduce(
+        ep.datasets.youtube_like(scale.users, scale.items, scale.seed),
+        "youtube-like",
+        ("age", "gender", "country", "device"),
+        scale,
+    )
+    assert [finding["finding"] for finding in found["findings"] if not finding["holds"]] == []
+
+
+def published_folder(path: Path, row: published.Row) -> None:
+    """A split in the layout that the benchmark reads."""
+    random = np.random.default_rng(0)
+    pairs = np.unique(random.integers(0, [40, 30], (900, 2)), axis=0)
+    held = random.random(len(pairs)) < 0.2
+    (path / row.name).mkdir()
+    for name, part in (("train", pairs[~held]), ("test", pairs[held])):
+        pq.write_table(
+            pa.table({"user": part[:, 0].astype(np.int32), "item": part[:, 1].astype(np.int32)}),
+            path / row.name / f"{name}.parquet",
+        )
+    negatives = {"user": np.repeat(np.arange(40), 5), "item": random.integers(0, 30, 200), "rank": np.tile(np.arange(5), 40)}
+    pq.write_table(pa.table(negatives), path / row.name / "test_negatives.parquet")
+
+
+def test_the_benchmark_of_published_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row._replace(factors=3, epochs=2) for row in published.ROWS]
+    monkeypatch.setattr(published, "ROWS", rows)
+    for row in rows:
+        published_folder(tmp_path, row)
+    out = tmp_path / "quality.json"
+    done = run("benchmark", "quality", "--data", str(tmp_path), "--trials", "2", "--out", str(out))
+    assert done.exit_code == 0, done.output
+    for result, row in zip(json.loads(out.read_text()), rows, strict=True):
+        assert result["row"] == row.name
+        assert set(result["metrics"]) == set(row.metrics)
+        assert len(result["tuning"]) == 2
+        for name, figures in row.published.items():
+            assert name in done.stdout
+            assert f"{figures[0]:.4f}" in done.stdout
+
+
+def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
+    """Candidates are the user's negatives and what is relevant, and nothing else."""
+    row = published.ROWS[-1]
+    published_folder(tmp_path, row)
+    folder = tmp_path / row.name
+    split = given_split(folder / "train.parquet", folder / "test.parquet", tune_share=0.0)
+    table = pq.read_table(folder / "test_negatives.parquet")
+    lists = published.given_negatives(split.train, split.test, folder / "test_negatives.parquet")
+    negatives = {(u, i) for u, i in zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
+    for q, user in enumerate(split.test.user):
+        own = split.test.relevant[split.test.bounds[q] : split.test.bounds[q + 1]]
+        found = {split.train.items[code] for code in lists.items[lists.begin[q] : lists.end[q]]}
+        expected = {item for u, item in negatives if u == split.train.users[user]} & {
+            split.train.items[c] for c in range(split.train.n_items)
+        }
+        assert found == expected | {split.train.items[code] for code in own}
+    sampled = published.sampled_negatives(split.train, split.test, 5, 0)
+    assert np.all(sampled.end - sampled.begin >= 1)
+
+
+@pytest.mark.full
+@pytest.mark.skipif("EVERYPAIR_DATA" not in os.environ, reason="EVERYPAIR_DATA does not name a folder of published splits")
+def test_a_published_row() -> None:
+    """Settings of the log, not tuned here: NDCG@20 of ENMF, with a little room."""
+    data = Path(os.environ["EVERYPAIR_DATA"])
+    row = published.choose(data, ["lcfn-movielens-1m"])[0]
+    split = given_split(data / row.name / "train.parquet", data / row.name / "test.parquet", tune_share=0.0)
+    model = ep.MF(128, unobserved_weight=0.3, regularization=0.01, regularization_exponent=1.0, epochs=16)
+    found = ep.evaluation.evaluate(ep.Recommender(model).fit(split.train), split.test, ("ndcg@20",))
+    assert found["ndcg@20"] > 0.262

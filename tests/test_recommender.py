@@ -1,0 +1,206 @@
+"""From tables to recommendations: the same features for training events and requests, every model, merged contexts, fallbacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logs import logs
+
+import everypair as ep
+from everypair.contexts import Description
+from everypair.moments import Moments
+
+COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "dtype": "float64", "regularization": 0.1}
+MODELS: dict[str, tuple[Any, list[Any]]] = {
+    "MF": (ep.MF(**COMMON), [ep.UserId()]),
+    "MF of the previous item": (ep.MF(**COMMON), [ep.Previous()]),
+    "MFSI": (ep.MFSI(**COMMON), [ep.UserId(), ep.Attributes("country"), ep.History(last=3)]),
+    "FM": (ep.FM(**COMMON), [ep.Attributes("country"), ep.Previous(), ep.History()]),
+    "PARAFAC": (ep.PARAFAC(**COMMON), [ep.UserId(), ep.Previous()]),
+    "Tucker": (ep.Tucker(**{**COMMON, "factors": 2}), [ep.Attributes("country"), ep.Previous()]),
+    "Popularity": (ep.Popularity(), [ep.UserId()]),
+    "CoView": (ep.CoView(), [ep.Previous()]),
+}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> ep.Dataset:
+    return ep.datasets.youtube_like(60, 30, seed=5, events_per_user=8)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
+    model, context = MODELS[name]
+    recommender = ep.Recommender(model, context).fit(dataset)
+    moments = Moments.of_users(dataset, np.arange(dataset.n_users))
+    items, scores = recommender.rank(moments, 5)
+    assert items.shape == scores.shape == (dataset.n_users, 5)
+    for user in range(dataset.n_users):
+        assert not set(items[user]) & set(dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]])
+    requests = [{"user": dataset.users[user]} for user in range(dataset.n_users)]
+    ids, same = recommender.recommend(requests, n=5)
+    np.testing.assert_allclose(same, scores, rtol=1e-9)
+    assert ids[0].tolist() == [dataset.items[code] for code in items[0]]
+
+
+@pytest.mark.parametrize("name", ["FM", "MFSI", "MF of the previous item"])
+def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
+    """At the moments of training events, the vectors of new rows are the vectors of the fit."""
+    model, context = MODELS[name]
+    recommender = ep.Recommender(model, context).fit(dataset)
+    moments = Moments.of_events(dataset)
+    scores = recommender.scorer(moments)(0, len(moments))
+    groups = recommender._contexts.groups(moments)
+    rows = np.arange(len(moments)) if groups is None or recommender.feedback_.n_contexts == len(moments) else groups
+    expected = (model.phi_ @ model.psi_.T)[rows]
+    known = recommender._contexts.known(moments) | recommender._read.has_bias
+    np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", [ep.FM, ep.MFSI])
+@given(log=logs())
+def test_merged_contexts_have_the_same_loss(model: Any, log: ep.Dataset) -> None:
+    """Events with the same features as one context of their weight, or each on its own."""
+    recipes = [ep.Attributes("country"), ep.Previous()]
+    recommender = ep.Recommender(model(**COMMON), recipes).fit(log)
+    moments = Moments.of_events(log)
+    columns = Description("context", recipes, log, moments).columns(moments)
+    apart = model(**COMMON).fit(ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)), contexts=columns)
+    assert recommender.feedback_.n_contexts == len({tuple(c.codes[j] for c in columns.values()) for j in range(len(log))})
+    for one, other in zip(recommender.model.history_, apart.history_, strict=True):
+        np.testing.assert_allclose([one.objective, one.explicit], [other.objective, other.explicit], rtol=1e-7, atol=1e-9)
+
+
+@given(log=logs())
+def test_a_user_is_a_context_where_nothing_changes_from_event_to_event(log: ep.Dataset) -> None:
+    by_user = ep.Recommender(ep.MF(**COMMON), [ep.UserId()]).fit(log).feedback_
+    expected = ep.Feedback(log.user, log.item, shape=log_shape(log), duplicates="sum")
+    assert by_user.shape == expected.shape
+    assert np.array_equal(by_user.by_context.indices, expected.by_context.indices)
+    np.testing.assert_array_equal(np.broadcast_to(by_user.alpha, len(by_user)), np.broadcast_to(expected.alpha, len(expected)))
+    assert by_user.context_weight is None or set(by_user.context_weight) == {1.0}
+    by_event = ep.Recommender(ep.FM(**COMMON), [ep.UserId()], unit="event").fit(log).feedback_
+    assert by_event.context_weight is None or by_event.context_weight.sum() == len(log)
+
+
+def log_shape(log: ep.Dataset) -> tuple[int, int]:
+    return log.n_users, log.n_items
+
+
+@given(log=logs(repeats="sum"))
+def test_repeats_are_summed_when_fitted(log: ep.Dataset) -> None:
+    events, alpha = log.counted()
+    pairs = list(zip(log.user[events], log.item[events], strict=True))
+    assert len(set(pairs)) == len(pairs)
+    assert alpha.sum() == len(log)
+    fitted = ep.Recommender(ep.FM(**COMMON), [ep.Previous()]).fit(log).feedback_
+    assert fitted.constant == pytest.approx(len(log))
+
+
+def test_where_nothing_is_known_popularity_decides(dataset: ep.Dataset) -> None:
+    train = dataset.subset(dataset.user != 7)
+    popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:4]
+    moments = Moments.of_users(dataset, [7]).anonymous()
+    for name in ("MF", "MFSI", "CoView", "Popularity"):
+        model, context = MODELS[name]
+        context = [ep.UserId(), ep.History()] if name == "MFSI" else context
+        items, _ = ep.Recommender(model, context).fit(train).rank(moments, 4)
+        assert items[0].tolist() == popular.tolist(), name
+    known_id = Moments.of_users(train, [7])  # an id of the data without a training event
+    assert ep.Recommender(ep.MF(**COMMON)).fit(train).rank(known_id, 4)[0][0].tolist() == popular.tolist()
+
+
+def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country", "age"), ep.Previous(), ep.History(last=5)])
+    recommender.fit(dataset)
+    watched = [dataset.items[code] for code in dataset.item[:3]]
+    ids, scores = recommender.recommend([{"country": "DE", "history": watched}, {"age": "65+"}, {}], n=4)
+    assert ids.shape == (3, 4)
+    assert not set(ids[0]) & set(watched)
+    assert np.isfinite(scores).all()
+    few, _ = recommender.recommend([{"history": [dataset.items[code] for code in range(dataset.n_items - 2)]}], n=4)
+    assert sum(name is None for name in few[0]) == 2
+
+
+@given(log=logs(), data=st.data())
+def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObject) -> None:
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), ep.History()]).fit(log)
+    moments = Moments.of_users(log, np.arange(log.n_users))
+    some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
+    together, apart = recommender.rank(moments, 3)[1], recommender.rank(moments.take(some), 3)[1]
+    np.testing.assert_allclose(apart, together[some], rtol=1e-9)
+
+
+def test_item_attributes(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId()], [ep.ItemId(), ep.Attributes("category")]).fit(dataset)
+    features = dataset.n_items + len(set(dataset.item_table["category"].to_pylist()))
+    assert recommender.model.parameters_["H"].shape == (features, 3)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "not a model": (lambda d: ep.Recommender("MF"), "model must be a model"),
+    "not recipes": (lambda d: ep.Recommender(ep.FM(), ["user"]), "list of recipes"),
+    "no recipes": (lambda d: ep.Recommender(ep.FM(), []), "list of recipes"),
+    "the other side": (lambda d: ep.Recommender(ep.FM(), [ep.ItemId()]), "describes the item, not the context"),
+    "two of a name": (lambda d: ep.Recommender(ep.FM(), [ep.History(), ep.History(last=2)]).fit(d), "named 'history'"),
+    "no such attribute": (lambda d: ep.Recommender(ep.FM(), [ep.Attributes("city")]).fit(d), "no attribute 'city'"),
+    "MF with two": (lambda d: ep.Recommender(ep.MF(), [ep.UserId(), ep.Previous()]).fit(d), "Use FM or MFSI"),
+    "MF with a history": (lambda d: ep.Recommender(ep.MF(), [ep.History()]).fit(d), "Use FM or MFSI"),
+    "MF with item attributes": (lambda d: ep.Recommender(ep.MF(), item=[ep.Attributes()]).fit(d), "items by id alone"),
+    "CoView with a user": (lambda d: ep.Recommender(ep.CoView()).fit(d), "CoView takes"),
+    "not a dataset": (lambda d: ep.Recommender(ep.MF()).fit([1, 2]), "must be an everypair.Dataset"),
+    "not fitted": (lambda d: ep.Recommender(ep.MF()).recommend([{}]), "not fitted"),
+    "a decay of 2": (lambda d: ep.History(decay=2.0), "decay must be"),
+    "nothing last": (lambda d: ep.History(last=0), "last must be at least 1"),
+    "a history of a user": (lambda d: ep.Recommender(ep.FM(), [ep.History()], unit="user").fit(d), "Use unit='event'"),
+    "an unknown unit": (lambda d: ep.Recommender(ep.MF(), unit="row"), "unit must be one of"),
+    "a kind that is not": (lambda d: ep.Attributes("age", kind="number"), "kind must be one of"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused(case: str, dataset: ep.Dataset) -> None:
+    attempt, message = REFUSED[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        attempt(dataset)
+
+
+def test_a_refused_fit_changes_nothing(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country")]).fit(dataset)
+    before = recommender.recommend([{"country": "DE"}])[1]
+    other = ep.Dataset({"user": ["a"], "item": ["x"]})
+    with pytest.raises(ValueError, match="no attribute 'country'"):
+        recommender.fit(other)
+    recommender.model.set_params(epochs=0)
+    with pytest.raises(ValueError, match="epochs"):
+        recommender.fit(dataset.subset(np.arange(50)))
+    assert recommender.dataset_ is dataset
+    np.testing.assert_array_equal(recommender.recommend([{"country": "DE"}])[1], before)
+
+
+def test_a_callback_sees_a_recommender_that_works(dataset: ep.Dataset) -> None:
+    seen = []
+
+    def after(recommender: ep.Recommender, epoch: Any) -> bool:
+        seen.append(recommender.recommend([{"country": "DE"}], n=2)[1])
+        return epoch.epoch == 2
+
+    ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country")]).fit(dataset, callback=after)
+    assert len(seen) == 2
+    assert not np.array_equal(*seen)
+
+
+def test_event_attributes_and_events_of_time() -> None:
+    """A column of the interactions is known at each event, and where a request tells it."""
+    events = {"user": [1, 1, 2, 2, 2], "item": list("abcab"), "device": ["tv", "phone", "tv", "tv", None]}
+    dataset = ep.Dataset(events)
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("device")]).fit(dataset)
+    assert recommender.feedback_.n_contexts == 3
+    ids, _ = recommender.recommend([{"device": "tv"}, {"device": "fridge"}], n=2)
+    assert ids.shape == (2, 2)
+    with pytest.raises(ValueError, match="'contry', which the data do not have"):
+        recommender.recommend([{"contry": "DE"}])
