@@ -29,6 +29,14 @@ TINY = QUICK._replace(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_paper() -> Any:
+    """Fewer items than the paper has, so that experiments are short where kernels are not compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "PAPER_ITEMS", 500)
+        yield
+
+
 def run(*arguments: str) -> Any:
     return CliRunner().invoke(main, list(arguments))
 
@@ -70,8 +78,10 @@ def test_costs_are_counted_and_grow_as_they_should() -> None:
         small, large = (one.problem for one in costs.measured if one.context == name)
         assert large.conventional == pytest.approx(2 * small.conventional)
         assert large.icd < 1.9 * small.icd
-    assert [one.problem.items for one in costs.paper] == [68_000] * 3
-    assert all(one.extrapolated and one.ratios[0] > 3_000 for one in costs.paper)
+    assert [(one.problem.contexts, one.problem.items) for one in costs.paper] == [(200_000 * 20, 500)] * 3
+    assert all(one.extrapolated and one.ratios[0] > 100 for one in costs.paper)
+    whole = [problem.grown(200_000 * 20, 68_000) for problem, _ in costs.alone.values()]
+    assert all(problem.conventional > 3_000 * problem.icd for problem in whole)
 
 
 @pytest.fixture(scope="module")
@@ -170,8 +180,9 @@ def test_help(arguments: list[str]) -> None:
 
 
 @pytest.mark.full
-def test_the_findings_of_the_paper_come_out() -> None:
+def test_the_findings_of_the_paper_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``everypair reproduce --quick`` has them."""
+    monkeypatch.setattr(cost, "PAPER_ITEMS", 68_000)
     scale = QUICK._replace(cost_events=200, catalogue=(150,), alone=400)
     found = reproduce.reproduce(
         ep.datasets.youtube_like(scale.users, scale.items, scale.seed),
