@@ -31,7 +31,7 @@ test-python: .venv/.dev
 test-bounds: .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q
 
-# The wheel, in an empty environment with the core dependencies alone, runs the first example of the README.
+# The wheel, in an empty environment with the core dependencies alone, runs the first example of the README and the command.
 test-wheel: .venv/.dev
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build --wheel --outdir build/wheel .
@@ -39,6 +39,8 @@ test-wheel: .venv/.dev
 	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
 	$(BIN)/python tests/first_example.py > build/wheel/example.py
 	cd build/wheel && venv/bin/python -W error example.py
+	cd build/wheel && venv/bin/everypair reproduce --quick --users 200 --items 150 --factors 4 --trials 1 > report.txt
+	test -s build/wheel/report/index.html
 
 bench: .venv/.bench
 	$(BIN)/python bench/mf.py

@@ -93,7 +93,7 @@ def results() -> dict[str, Any]:
         dataset, "youtube-like", ("age", "country"), TINY, steps.append, lambda so_far: kept.append(len(so_far["scenarios"]))
     )
     assert len(steps) == reproduce.steps(TINY)
-    assert kept == [1, 2, 3]
+    assert kept == [0, 1, 2, 3]
     return found
 
 
@@ -165,6 +165,28 @@ def test_errors_are_a_line(arguments: list[str], message: str) -> None:
     assert message in done.output
     assert "Traceback" not in done.output
     assert not done.stdout
+
+
+def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "QUICK", TINY)
+    monkeypatch.setattr(reproduce, "_scenario", lambda *args: pytest.fail("nothing should have begun"))
+    (tmp_path / "file").write_text("")
+    done = run("reproduce", "--quick", "--out", str(tmp_path / "file" / "report"))
+    assert done.exit_code == 1
+    assert "file" in done.output
+
+
+def test_what_was_there_stays_until_all_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "QUICK", TINY)
+    (tmp_path / "results.json").write_text("old")
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce.cost, "compare", interrupted)
+    assert run("reproduce", "--quick", "--out", str(tmp_path)).exit_code != 0
+    assert (tmp_path / "results.json").read_text() == "old"
+    assert len(json.loads((tmp_path / "results.partial.json").read_text())["scenarios"]) == 3
 
 
 def test_errors_with_a_traceback_on_request() -> None:

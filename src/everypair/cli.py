@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,18 +58,16 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: A
     from everypair.experiments import sources
     from everypair.experiments.report import page, terminal
     from everypair.experiments.reproduce import DEFAULT, QUICK, reproduce, steps
-    from everypair.files import write_atomically
+    from everypair.files import Results, write_atomically
     from everypair.progress import Progress
 
     scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
     dataset, attributes = sources.load(data, path, scale)
 
-    def keep(results: dict[str, Any]) -> None:
-        write_atomically(out / "results.json", json.dumps(results, indent=1) + "\n")
-
+    written = Results(out / "results.json")
     with Progress(steps(scale), "reproduce", unit="step") as progress:
-        results = reproduce(dataset, data, attributes, scale, progress.step, keep)
-    keep(results)
+        results = reproduce(dataset, data, attributes, scale, progress.step, written.keep)
+    written.complete(results)
     write_atomically(out / "index.html", page(results))
     click.echo(terminal(results))
     click.echo(f"Report: {out / 'index.html'}", err=True)
@@ -98,14 +95,19 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
     Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
     """
     from everypair.experiments import published
-    from everypair.files import write_atomically
+    from everypair.files import Results
     from everypair.progress import Progress
 
     chosen = published.choose(data, rows)
+    written = None if out is None else Results(out)
+    results: list[dict[str, Any]] = []
     with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
-        results = [published.run(row, data, trials, seed, progress.step) for row in chosen]
-    if out is not None:
-        write_atomically(out, json.dumps(results, indent=1) + "\n")
+        for row in chosen:
+            if written is not None:
+                written.keep(results)
+            results.append(published.run(row, data, trials, seed, progress.step))
+    if written is not None:
+        written.complete(results)
     click.echo(published.terminal(results))
 
 

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
+
+
+class Results:
+    """A JSON file of results that take long: those so far beside it, itself when they are complete."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._partial = path, path.with_name(f"{path.stem}.partial{path.suffix}")
+
+    def keep(self, results: Any) -> None:
+        """What there is so far; an error if it cannot be written, before anything is lost."""
+        write_atomically(self._partial, json.dumps(results, indent=1) + "\n")
+
+    def complete(self, results: Any) -> None:
+        write_atomically(self._path, json.dumps(results, indent=1) + "\n")
+        self._partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from everypair.data import Dataset
 from everypair.data.tables import pc
 from everypair.datasets.folder import as_utf8, files, holds, names_in, read_columns
 
-NO_GENRES = pa.array(["", "(no genres listed)"])
+NO_GENRES = ["", "(no genres listed)"]
 NO_GENRE_100K = "unknown"
 YEAR = r"\((?P<year>[0-9]{4})\)\s*(?:\(V\)\s*)?$"  # "(V)" marks videos
 NUMBER, TEXT = pa.int64(), pa.string()
@@ -90,7 +90,7 @@ def _movies(path: Path) -> pa.Table:
         movies = read_columns(path, MOVIES_CSV, header=True, content=as_utf8(path)).rename_columns(list(MOVIES))
     texts = pc.fill_null(movies["genres"], "")
     none = pa.scalar([], pa.list_(pa.string()))
-    return _items(movies, pc.if_else(pc.is_in(texts, NO_GENRES), none, pc.split_pattern(texts, "|")))
+    return _items(movies, pc.if_else(pc.is_in(texts, pa.array(NO_GENRES)), none, pc.split_pattern(texts, "|")))
 
 
 def _double_colons(path: Path, types: dict[str, pa.DataType]) -> pa.Table:

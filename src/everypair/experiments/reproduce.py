@@ -74,7 +74,7 @@ def reproduce(
     watch : callable
         Told of each step before it begins; there are :func:`steps` of them.
     keep : callable
-        Given the results so far after each scenario.
+        Given the results so far before each scenario and after the last.
     """
     began = time.perf_counter()
     results: dict[str, Any] = {
@@ -86,8 +86,9 @@ def reproduce(
         "scenarios": [],
     }  # fmt: skip
     for scenario in scenarios(scale.sample, scale.seed):
-        results["scenarios"].append(_scenario(scenario, dataset, attributes, scale, watch))
         keep(results)
+        results["scenarios"].append(_scenario(scenario, dataset, attributes, scale, watch))
+    keep(results)
     costs = cost.compare(
         scale.cost_events, list(scale.catalogue), scale.alone, min(scale.factors, 8), scale.repeats, scale.seed, watch
     )
