@@ -13,13 +13,15 @@ from everypair.evaluation import LeaveLast, evaluate
 def write_tables(folder: Path) -> None:
     """Three CSV files as an application might have them; the rows are generated."""
     log = ep.datasets.youtube_like(1_000, 400, seed=0)
-    users, items = log.users.values.to_pylist(), log.items.values.to_pylist()
     assert log.time is not None
+    users, items = log.users.values.to_pylist(), log.items.values.to_pylist()
+    age, country = (log.user_table[name].to_pylist() for name in ("age", "country"))
+    plays = zip((users[u] for u in log.user), (items[i] for i in log.item), log.time.tolist(), strict=True)
     tables = {
-        "plays": [("user", "item", "time"), *((users[u], items[i], int(t)) for u, i, t in zip(log.user, log.item, log.time, strict=True))],
-        "users": [("user", "age", "country"), *zip(users, *(log.user_table[name].to_pylist() for name in ("age", "country")), strict=True)],
+        "plays": [("user", "item", "time"), *plays],
+        "users": [("user", "age", "country"), *zip(users, age, country, strict=True)],
         "items": [("item", "category"), *zip(items, log.item_table["category"].to_pylist(), strict=True)],
-    }  # fmt: skip
+    }
     for name, rows in tables.items():
         with (folder / f"{name}.csv").open("w", newline="") as file:
             csv.writer(file).writerows(rows)
@@ -32,7 +34,7 @@ def main(folder: Path) -> None:
     # [load]
     # [fit]
     recommender = ep.Recommender(
-        ep.FM(factors=16, unobserved_weight=0.01, regularization=0.003, regularization_exponent=1.0),
+        ep.FM(factors=32, unobserved_weight=0.03, regularization=0.003, regularization_exponent=1.0),
         context=[ep.UserId(), ep.Attributes("age", "country"), ep.Previous(), ep.History(last=20)],
         item=[ep.ItemId(), ep.Attributes("category")],
     )

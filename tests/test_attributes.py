@@ -321,9 +321,10 @@ def test_requests_that_say_something_new() -> None:
 
 def test_attributes_named_like_what_requests_say() -> None:
     dataset = ep.Dataset({"uid": [1], "item": [2]}, users={"uid": [1], "user": ["ann"], "history": ["long"]}, user="uid")
-    moments = Moments.of_requests([{"user": 1, "history": [2]}], dataset)
-    assert [lookup.values.take(lookup.index).to_pylist() for lookup in moments.attributes.values()] == [["ann"], ["long"]]
-    assert (moments.user.tolist(), moments.items.tolist()) == ([0], [0])
+    moments = Moments.of_requests([{"uid": 1, "history": [2]}, {"uid": 1, "user": "eve"}], dataset)
+    said = [lookup.values.take(lookup.index).to_pylist() for lookup in moments.attributes.values()]
+    assert said == [["ann", "eve"], ["long", "long"]]
+    assert (moments.user.tolist(), moments.items.tolist()) == ([0, 0], [0, 0])
 
 
 def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
@@ -339,7 +340,7 @@ def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
         ({"user": "x"}, ["requests must be a list of mappings", "dict"]),
         (5, ["requests must be a list", "int"]),
         (["x"], ["request 0 must be a mapping", "str"]),
-        ([{}, {"agee": 3}], ["request 1 says 'agee'", "'user', 'history', 'age', 'country'"]),
+        ([{}, {"agee": 3}], ["request 1 says 'agee'", "'user' (an id), 'history' (items), and attributes: 'age', 'country'"]),
         ([{"user": 5}], ["'user' of requests", "integers, such as 5", "text, such as 'x'"]),
         ([{"user": 5}, {"user": "x"}], ["'user' of requests", "all be texts"]),
         ([{}, {"history": "1"}], ["'history' of request 1", "list of item ids", "'1'"]),

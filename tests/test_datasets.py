@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 import everypair as ep
 from everypair import datasets
-from everypair.datasets.generated import MIXTURE
+from everypair.datasets.generated import CATEGORIES, LANGUAGES, MIXTURE, _chances
 
 GENRES_100K = ["unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy"]
 GENRES_100K += ["Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"]
@@ -512,3 +513,25 @@ def test_youtube_like_bad_arguments(arguments: dict[str, Any], words: list[str])
         datasets.youtube_like(**arguments)
     for word in words:
         assert word in str(caught.value), word
+
+
+def test_youtube_like_gives_no_chance_to_what_has_no_videos() -> None:
+    """Else attribute draws would be lost, and with them the share of their source."""
+    random = np.random.default_rng(0)
+    there = random.random(len(CATEGORIES) * len(LANGUAGES)) < 0.3
+    chances = np.diff(_chances(random.normal(size=(5, len(CATEGORIES))), np.arange(5), there), axis=1, prepend=0.0)
+    assert np.all(chances[:, ~there] == 0.0)
+    assert np.all(chances[:, there] > 0.0)
+
+
+@pytest.mark.full
+def test_a_million_events_take_seconds() -> None:
+    """From texts to codes, in order of time; about one second on an idle core."""
+    random = np.random.default_rng(0)
+    n = 1_000_000
+    names = np.array([f"user {j}" for j in range(50_000)])
+    table = {"user": names[random.integers(0, 50_000, n)], "item": random.integers(0, 20_000, n), "t": random.integers(0, 10**9, n)}
+    began = time.perf_counter()
+    dataset = ep.Dataset(table, timestamp="t")
+    assert time.perf_counter() - began < 15
+    assert len(dataset) == n

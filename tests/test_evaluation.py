@@ -17,7 +17,7 @@ from everypair.evaluation import metrics as formulas
 from everypair.evaluation.search import search
 from everypair.moments import Moments
 from everypair.parallel import Workers
-from everypair.ranking import FEW, Lists, rank
+from everypair.ranking import Lists, rank
 
 
 @st.composite
@@ -62,13 +62,13 @@ def test_metrics_agree_with_trec_eval(case: tuple[np.ndarray, list[list[int]], i
             ("map", "map_cut"),
             ("hit_rate", "success"),
         ):
-            value = METRICS[name](hits, counts)[q]
+            value = METRICS[name](hits, counts, k)[q]
             # theirs divides average precision by all relevant items, ours by those that fit into the list
             expected = theirs[f"q{q}"][f"{key}_{k}"] if f"q{q}" in theirs and run[f"q{q}"] else 0.0
             expected *= counts[q] / min(k, counts[q]) if name == "map" else 1.0
             np.testing.assert_allclose(value, expected, atol=1e-9, err_msg=name)
         first = theirs[f"q{q}"]["recip_rank"] if f"q{q}" in theirs and run[f"q{q}"] else 0.0
-        np.testing.assert_allclose(METRICS["mrr"](hits, counts)[q], first, atol=1e-9)
+        np.testing.assert_allclose(METRICS["mrr"](hits, counts, k)[q], first, atol=1e-9)
 
 
 @given(case=ranked())
@@ -84,15 +84,26 @@ def test_ndcg_agrees_with_scikit_learn(case: tuple[np.ndarray, list[list[int]], 
         for j, item in enumerate(ids[q]):
             if item >= 0:
                 score[0, item] = k - j
-        np.testing.assert_allclose(formulas.ndcg(hits, counts)[q], ndcg_score(truth, score, k=k), atol=1e-9)
+        np.testing.assert_allclose(formulas.ndcg(hits, counts, k)[q], ndcg_score(truth, score, k=k), atol=1e-9)
 
 
 @given(case=ranked())
 def test_f1_is_the_harmonic_mean(case: tuple[np.ndarray, list[list[int]], int]) -> None:
     hits, counts = hits_and_counts(*case)
-    precision, recall, f1 = (METRICS[name](hits, counts) for name in ("precision", "recall", "f1"))
+    precision, recall, f1 = (METRICS[name](hits, counts, hits.shape[1]) for name in ("precision", "recall", "f1"))
     for p, r, f in zip(precision, recall, f1, strict=True):
         np.testing.assert_allclose(f, 2 * p * r / (p + r) if p + r else 0.0)
+
+
+@given(case=ranked(), more=st.integers(1, 5))
+def test_lists_shorter_than_k(case: tuple[np.ndarray, list[list[int]], int], more: int) -> None:
+    """Filled up to k, or not: the same."""
+    ids, relevant, n = case
+    hits, counts = hits_and_counts(ids, relevant, n)
+    filled = np.hstack([hits, np.zeros((len(hits), more), bool)])
+    for name, metric in METRICS.items():
+        found, expected = (metric(h, counts, hits.shape[1] + more) for h in (hits, filled))
+        np.testing.assert_allclose(found, expected, err_msg=name)
 
 
 def test_coverage() -> None:
@@ -111,7 +122,7 @@ def test_unknown_metrics_are_refused(spec: Any) -> None:
         formulas.parse(spec)
 
 
-@pytest.mark.parametrize("n", [1, 3, FEW + 100])
+@pytest.mark.parametrize("n", [1, 3, 20])
 @given(data=st.data())
 def test_ranking_is_exact(n: int, data: st.DataObject) -> None:
     """With ties, items left out and candidate lists; in chunks, on several threads."""
@@ -174,6 +185,51 @@ def test_seen_items_are_left_out_only_on_request() -> None:
     assert "already seen" in without.notes[0]
     assert "nothing else was relevant" in without.notes[1]
     assert evaluate(recommender, split.test, ("recall@3",), exclude_seen=False)["recall@3"] == 1.0
+
+
+def test_more_items_wanted_than_there_are(split: Any) -> None:
+    recommender = ep.Recommender(ep.Popularity()).fit(split.train)
+    found = evaluate(recommender, split.test, ("recall@1000000", "precision@1000000"))
+    assert found["recall@1000000"] == 1.0
+    assert found["precision@1000000"] == pytest.approx(1e-6)
+
+
+def test_moments_of_other_data_are_refused(split: Any) -> None:
+    other = LeaveLast().split(ep.datasets.youtube_like(30, 4000, seed=1, events_per_user=6))
+    with pytest.raises(ValueError, match="of other data"):
+        evaluate(ep.Recommender(ep.Popularity()).fit(split.train), other.test)
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a text": (lambda r, s: evaluate(r, s.test, "ndcg@10"), r"metrics must be a list such as .* got 'ndcg@10'"),
+    "no metrics": (lambda r, s: evaluate(r, s.test, []), "metrics must be a list"),
+    "a split": (lambda r, s: evaluate(r, s), "split.tune or split.test, got Split"),
+    "a model": (lambda r, s: evaluate(r.model, s.test), r"must be a Recommender, got Popularity"),
+    "not evaluated": (lambda r, s: evaluate(r, s.test)["ndcg@20"], "'ndcg@20' was not evaluated"),
+    "a sample of -1": (lambda r, s: s.test.sample(-1), "n must be at least 1"),
+    "no trials": (lambda r, s: search(lambda p: r, {}, s, "ndcg@5", 0), "trials must be at least 1"),
+    "a space from 0": (lambda r, s: search(lambda p: r, {"x": (0, 1)}, s, "ndcg@5", 1), r"space\['x'\] must be"),
+    "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "goes with 'unobserved_weight'"),
+    "nothing to tune": (lambda r, s: search(lambda p: r, {"x": (0.1, 1)}, s, "ndcg@5", 1), "trained by epochs"),
+    "not a dataset": (lambda r, s: LeaveLast().split({"user": [1]}), "must be an everypair.Dataset"),
+    "other queries": (lambda r, s: evaluate(r, s.test).interval("recall@10", relative_to=3), "same queries"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_refused(case: str, split: Any) -> None:
+    attempt, message = WRONG[case]
+    with pytest.raises((TypeError, ValueError, KeyError), match=message):
+        attempt(ep.Recommender(ep.Popularity()).fit(split.train), split)
+
+
+def test_a_trial_that_diverges_is_not_the_end(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(settings: dict[str, float]) -> ep.Recommender:
+        return ep.Recommender(ep.MF(2, epochs=2, init_std=settings.get("init_std", 1.0)))
+
+    found = search(make, {"init_std": (0.1, 1e38)}, split, "ndcg@10", 4)
+    assert len(found.trials) == 4
+    assert np.isfinite(found.best.value)
 
 
 def test_nothing_to_evaluate_is_an_error() -> None:

@@ -212,7 +212,7 @@ def test_the_findings_of_the_paper_come_out(monkeypatch: pytest.MonkeyPatch) -> 
         ("age", "gender", "country", "device"),
         scale,
     )
-    assert [finding["finding"] for finding in found["findings"] if not finding["holds"]] == []
+    assert [(finding["finding"], finding["why"]) for finding in found["findings"] if finding["verdict"] != "yes"] == []
 
 
 def published_folder(path: Path, row: published.Row) -> None:
@@ -263,8 +263,17 @@ def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
             split.train.items[c] for c in range(split.train.n_items)
         }
         assert found == expected | {split.train.items[code] for code in own}
-    sampled = published.sampled_negatives(split.train, split.test, 5, 0)
-    assert np.all(sampled.end - sampled.begin >= 1)
+    alike = published.like_the_test(split.train, split.test, 5, 0)
+    assert alike.candidates is not None
+    assert np.all(np.diff(alike.bounds) == 1)
+    for q, user in enumerate(alike.user):
+        listed = alike.candidates.items[alike.candidates.begin[q] : alike.candidates.end[q]]
+        own = split.train.item[split.train.bounds[user] : split.train.bounds[user + 1]]
+        held = split.test.relevant[split.test.bounds[q] : split.test.bounds[q + 1]]
+        assert alike.relevant[q] in set(listed) & set(held)
+        others = set(listed) - {alike.relevant[q]}
+        assert len(others) == min(5, split.train.n_items - len(set(own) | set(held)))
+        assert not others & (set(own) | set(held))
 
 
 @pytest.mark.full

@@ -74,6 +74,17 @@ def test_some_of_the_rows(past: Pasts, window: Window, data: st.DataObject) -> N
     np.testing.assert_allclose(past.field(window).take(index).toarray(), past.matrix(window)[index], atol=1e-12)
 
 
+def test_what_entered_and_left_again_has_no_weight() -> None:
+    """Its rounding would be a weight below zero, and L2 with it."""
+    items = np.array([1, 2, 3, 2, 3, 2, 2, 1, 2, 1, 1, 0, 2, 2, 3, 2], np.int32)
+    first = np.sort(np.unique(items, return_index=True)[1])
+    past = Pasts(items, np.array([0, 16]), np.zeros(4, int), first, 4)
+    window = Window(4, 0.8, "sqrt")
+    found = past.field(window).multiply_squared_transposed(np.ones(4), SERIAL)
+    expected = (past.matrix(window) ** 2).sum(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0.0)
+
+
 def events(n_users: int, length: int) -> Pasts:
     random = np.random.default_rng(0)
     n = n_users * length

@@ -73,6 +73,7 @@ def test_top_n(seed: int, n: int, width: int) -> None:
     random = np.random.default_rng(seed)
     scores = random.integers(-2, 3, (3, width)).astype(np.float32)  # many ties
     scores[random.random(scores.shape) < 0.2] = -np.inf
+    scores[random.random(scores.shape) < 0.1] = np.nan
     ids, best = np.full((3, n), -1), np.full((3, n), -np.inf, np.float32)
     topn.top_n(0, 3, scores, ids, best)
     for r in range(3):

@@ -57,7 +57,7 @@ def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
     groups = recommender._contexts.groups(moments)
     rows = np.arange(len(moments)) if groups is None or recommender.feedback_.n_contexts == len(moments) else groups
     expected = (model.phi_ @ model.psi_.T)[rows]
-    known = recommender._contexts.known(moments) | recommender._read.has_bias
+    known = recommender._contexts.known(moments) | isinstance(model, ep.FM)
     np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-10)
 
 
@@ -149,10 +149,18 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "two of a name": (lambda d: ep.Recommender(ep.FM(), [ep.History(), ep.History(last=2)]).fit(d), "named 'history'"),
     "no such attribute": (lambda d: ep.Recommender(ep.FM(), [ep.Attributes("city")]).fit(d), "no attribute 'city'"),
     "MF with two": (lambda d: ep.Recommender(ep.MF(), [ep.UserId(), ep.Previous()]).fit(d), "Use FM or MFSI"),
+    "MF with two attributes": (lambda d: ep.Recommender(ep.MF(), [ep.Attributes("age", "country")]).fit(d), "Use FM or MFSI"),
     "MF with a history": (lambda d: ep.Recommender(ep.MF(), [ep.History()]).fit(d), "Use FM or MFSI"),
     "MF with item attributes": (lambda d: ep.Recommender(ep.MF(), item=[ep.Attributes()]).fit(d), "items by id alone"),
     "CoView with a user": (lambda d: ep.Recommender(ep.CoView()).fit(d), "CoView takes"),
     "not a dataset": (lambda d: ep.Recommender(ep.MF()).fit([1, 2]), "must be an everypair.Dataset"),
+    "no events": (lambda d: ep.Recommender(ep.MF()).fit(d.subset([])), "nothing to learn from"),
+    "a callback of 3": (lambda d: ep.Recommender(ep.MF()).fit(d, callback=3), "callback must be callable"),
+    "a text of recipes": (lambda d: ep.Recommender(ep.FM(), "user"), "list of recipes such as .* got 'user'"),
+    "no attributes": (
+        lambda d: ep.Recommender(ep.FM(), [ep.Attributes()]).fit(ep.Dataset({"user": [1], "item": [1]})),
+        "users=...",
+    ),
     "not fitted": (lambda d: ep.Recommender(ep.MF()).recommend([{}]), "not fitted"),
     "a decay of 2": (lambda d: ep.History(decay=2.0), "decay must be"),
     "nothing last": (lambda d: ep.History(last=0), "last must be at least 1"),
@@ -180,6 +188,60 @@ def test_a_refused_fit_changes_nothing(dataset: ep.Dataset) -> None:
         recommender.fit(dataset.subset(np.arange(50)))
     assert recommender.dataset_ is dataset
     np.testing.assert_array_equal(recommender.recommend([{"country": "DE"}])[1], before)
+
+
+def test_a_refused_fit_after_one_that_failed(dataset: ep.Dataset) -> None:
+    """What the failed callback left behind stays; what is refused later changes nothing."""
+
+    def fails(*args: Any) -> None:
+        raise RuntimeError
+
+    recommender = ep.Recommender(ep.MF(**COMMON))
+    with pytest.raises(RuntimeError):
+        recommender.fit(dataset, callback=fails)
+    recommender.model.set_params(epochs=0)
+    with pytest.raises(ValueError, match="epochs"):
+        recommender.fit(ep.datasets.youtube_like(20, 30, seed=9, events_per_user=5))
+    assert recommender.dataset_ is dataset
+    assert recommender.recommend([{"user": dataset.users[0]}], n=3)[0].shape == (1, 3)
+
+
+def test_a_model_fitted_again_elsewhere(dataset: ep.Dataset) -> None:
+    for model in (ep.MF(**COMMON), ep.Popularity()):
+        recommender = ep.Recommender(model).fit(dataset)
+        ep.Recommender(model).fit(dataset.subset(np.arange(50)))
+        with pytest.raises(ValueError, match="a model of its own"):
+            recommender.recommend([{}])
+
+
+def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -> None:
+    popular = np.argsort(-np.bincount(dataset.item, minlength=dataset.n_items), kind="stable")[:3]
+    for model in (ep.PARAFAC(**COMMON), ep.Tucker(**{**COMMON, "factors": 2})):
+        recommender = ep.Recommender(model, [ep.UserId(), ep.Attributes("country")]).fit(dataset)
+        ids, _ = recommender.recommend([{"country": "DE"}], n=3)
+        assert ids[0].tolist() == [dataset.items[code] for code in popular]
+
+
+def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) -> None:
+    train = dataset.subset(dataset.item < 15)
+    recommender = ep.Recommender(ep.MFSI(**COMMON), [ep.History(last=2)]).fit(train)
+    popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:3]
+    old, new = ([dataset.items[code]] for code in (2, 20))
+    ids, _ = recommender.recommend([{"history": new}, {"history": old + new + new}, {"history": new + old}], n=3)
+    assert ids[0].tolist() == ids[1].tolist() == [dataset.items[code] for code in popular]
+    assert ids[2].tolist() != ids[0].tolist()
+
+
+def test_a_column_of_users_and_of_interactions() -> None:
+    """That of the interactions counts, also where all attributes are meant."""
+    events = {"user": [1, 1, 2, 2] * 5, "item": list("abab") * 5, "place": ["x", "y", "x", "y"] * 5}
+    dataset = ep.Dataset(events, users={"user": [1, 2], "place": ["x", "x"]})
+    by_name, all_there = (
+        ep.Recommender(ep.FM(**COMMON), [recipe]).fit(dataset) for recipe in (ep.Attributes("place"), ep.Attributes())
+    )
+    requests = [{"place": "x"}, {"place": "y"}]
+    np.testing.assert_array_equal(by_name.recommend(requests, n=1)[0], [["a"], ["b"]])
+    np.testing.assert_array_equal(by_name.recommend(requests)[1], all_there.recommend(requests)[1])
 
 
 def test_a_callback_sees_a_recommender_that_works(dataset: ep.Dataset) -> None:

@@ -94,7 +94,7 @@ def test_the_last_event_is_the_test_and_the_one_before_it_is_tuned_on(dataset: e
         assert past(split.tune, q) == own[:-2]
         assert past(split.test, q) == own[:-1]
     few = [u for u in range(dataset.n_users) if 0 < dataset.bounds[u + 1] - dataset.bounds[u] < 3]
-    assert any(f"{len(few)} users with fewer" in note for note in split.notes) == bool(few)
+    assert any(note.startswith(f"{len(few)} user") and "with fewer" in note for note in split.notes) == bool(few)
 
 
 @given(dataset=logs())
@@ -165,6 +165,45 @@ def test_a_given_split_of_other_kinds_of_numbers() -> None:
     assert len(given_split(train, test, tune_share=0.0).test) == 2
 
 
+def test_a_given_split_drops_repeats_within_its_parts() -> None:
+    """What is tested does not change what is trained on, whenever it happened."""
+    train = {"user": [1, 1, 1], "item": ["a", "a", "b"], "t": [5, 6, 7]}
+    split = given_split(train, {"user": [1], "item": ["a"], "t": [1]}, tune_share=0.0, repeats="drop", timestamp="t")
+    assert pairs(split.train) == Counter({(0, 0): 1, (0, 1): 1})
+    assert held(split.test) == Counter({(0, 0): 1})
+    assert "1 event left out" in split.notes[0]
+
+
+def test_a_given_split_tells_what_the_dataset_notes() -> None:
+    train = {"user": [1, 1, 1], "item": ["a", "b", "c"], "stars": [5, 1, 5]}
+    split = given_split(train, {"user": [1], "item": ["d"], "stars": [5]}, rating="stars", at_least=4)
+    assert any("left out: stars below 4" in note for note in split.notes)
+    assert not len(split.tune)
+    assert any("nothing is held out to tune on" in note for note in split.notes)
+
+
+def test_a_given_split_of_categories_and_texts() -> None:
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    train = pd.DataFrame({"user": ["a", "b"], "item": ["x", "y"]}, dtype="category")
+    split = given_split(train, {"user": ["a"], "item": ["y"]}, tune_share=0.0)
+    assert held(split.test) == Counter({(0, 1): 1})
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ({"user": [1], "item": [1]}, None, "test must be"),
+        ({"user": [1], "item": [1]}, {"user": [], "item": []}, "test has no events"),
+        ({"user": [], "item": []}, {"user": [1], "item": [1]}, "train has no events"),
+        ({"user": [1], "item": [1]}, {"user": [1], "film": [1]}, "test has no column 'item'; it has 'user', 'film'"),
+        ({"user": [1], "item": [1]}, {"user": ["1"], "item": [1]}, "values of the same types"),
+    ],
+)
+def test_a_given_split_that_is_refused(train: Any, test: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        given_split(train, test)
+
+
 def test_a_sample_of_the_events_after_a_cutoff() -> None:
     dataset = ep.datasets.youtube_like(80, 40, seed=0, events_per_user=10)
     split = Cutoff(sample=20).split(dataset)
@@ -175,6 +214,8 @@ def test_a_sample_of_the_events_after_a_cutoff() -> None:
 ERRORS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no times": (Cutoff(), {"timestamp": None}, "needs timestamps"),
     "positions": (Cutoff(), {"timestamp": "position"}, "counts each user's events"),
+    "positions from 1": (Cutoff(), {"timestamp": "counted"}, "counts each user's events"),
+    "a sample of text": (Cutoff(test=0.3, tune=0.3, sample="5"), {"timestamp": "t"}, "sample must be an integer"),  # type: ignore[arg-type]
     "one time": (Cutoff(), {"timestamp": "same"}, "too many are equal"),
     "nothing left": (ColdStart(test=0.6, tune=0.6), {"timestamp": "t"}, "leave none to train on"),
     "a share of 0": (ColdStart(test=0.0), {"timestamp": "t"}, "test must be"),
@@ -184,8 +225,15 @@ ERRORS: dict[str, tuple[Any, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", ERRORS)
 def test_what_cannot_be_split(case: str) -> None:
     splitter, options, message = ERRORS[case]
-    events = {"user": [1, 1, 1, 2, 2, 2], "item": [1, 2, 3] * 2, "t": range(6), "position": [0, 1, 2] * 2, "same": [7] * 6}
-    with pytest.raises(ValueError, match=message):
+    events = {
+        "user": [1, 1, 1, 2, 2, 2],
+        "item": [1, 2, 3] * 2,
+        "t": [0, 1, 2, 4, 5, 7],
+        "position": [0, 1, 2] * 2,
+        "same": [7] * 6,
+        "counted": [1, 2, 3] * 2,
+    }
+    with pytest.raises((TypeError, ValueError), match=message):
         splitter.split(ep.Dataset(events, **options))
 
 

@@ -37,7 +37,7 @@ def main(debug: bool) -> None:
     help="Generated, or real.",
 )
 @click.option("--path", type=click.Path(path_type=Path), help="Folder of the real data: as downloaded, or Parquet tables.")
-@click.option("--quick", is_flag=True, help="Small: under a minute. By default, under 20 minutes on two cores.")
+@click.option("--quick", is_flag=True, help="Small, real data sampled: about a minute. By default, under 20 minutes on two cores.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -45,8 +45,8 @@ def main(debug: bool) -> None:
     show_default=True,
     help="Folder of the report.",
 )
-@click.option("--users", type=click.IntRange(100), help="Of generated data; the paper has 200,000.")
-@click.option("--items", type=click.IntRange(100), help="Of generated data; the paper has 68,000.")
+@click.option("--users", type=click.IntRange(200), help="Of generated data; the paper has 200,000.")
+@click.option("--items", type=click.IntRange(150), help="Of generated data; the paper has 68,000.")
 @click.option("--factors", type=click.IntRange(1), help="Dimensions k of MF and FM.")
 @click.option("--trials", type=click.IntRange(1), help="Settings tried per model and scenario.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
@@ -61,12 +61,18 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: A
     from everypair.files import Results, write_atomically
     from everypair.progress import Progress
 
+    if data != "youtube-like" and (changed["users"] or changed["items"]):
+        raise ValueError("--users and --items are for generated data.")
     scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
     dataset, attributes = sources.load(data, path, scale)
 
     written = Results(out / "results.json")
-    with Progress(steps(scale), "reproduce", unit="step") as progress:
-        results = reproduce(dataset, data, attributes, scale, progress.step, written.keep)
+    try:
+        with Progress(steps(scale), "reproduce", unit="step") as progress:
+            results = reproduce(dataset, data, attributes, scale, progress.step, written.keep)
+    except KeyboardInterrupt:
+        click.echo(f"Interrupted. Scenarios that were complete: {written.partial}", err=True)
+        raise
     written.complete(results)
     write_atomically(out / "index.html", page(results))
     click.echo(terminal(results))

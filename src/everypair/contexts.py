@@ -82,7 +82,11 @@ class PastField(Field):
         self._n_items, self._window = n_items, window
 
     def learn(self, rows: Moments) -> None:
-        """Nothing: its features are the items."""
+        """Which items are in a past."""
+        edges = np.zeros(len(rows.items) + 1, np.int64)
+        np.add.at(edges, self._begin(rows), 1)
+        np.add.at(edges, rows.end, -1)
+        self._met = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self._n_items) > 0
 
     def column(self, rows: Moments) -> HistoryField:
         return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self._n_items, self._window)
@@ -91,19 +95,28 @@ class PastField(Field):
         return None
 
     def known(self, rows: Moments) -> np.ndarray:
-        return rows.end > rows.begin
+        met = np.append(0, np.cumsum(self._met[rows.items]))
+        return met[rows.end] > met[self._begin(rows)]
+
+    def _begin(self, rows: Moments) -> np.ndarray:
+        return np.maximum(rows.begin, rows.end - self._window.last) if self._window.last else rows.begin
 
 
 class AttributeField(Field):
     """A column of a table."""
 
-    def __init__(self, name: str, encoder: coding.Encoder) -> None:
-        self._name, self.encoder = name, encoder
+    encoder: coding.Encoder
+
+    def __init__(self, recipe: Attributes, name: str) -> None:
+        self._recipe, self._name = recipe, name
 
     def learn(self, rows: Any) -> None:
+        """What the column is, and what it holds, from the rows trained on alone."""
         values, index = rows.attributes[self._name]
         there = np.unique(index[index >= 0])
-        self.encoder.learn(values if len(there) == len(values) else values.take(there))
+        values = values if len(there) == len(values) else values.take(there)
+        self.encoder = coding.encoder(self._name, values, self._recipe.kind, self._recipe.bins, self._recipe.separator)
+        self.encoder.learn(values)
 
     def column(self, rows: Any) -> Any:
         return self.encoder.columns(*rows.attributes[self._name])
@@ -124,6 +137,10 @@ class Recipe(ABC):
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
         """The fields it stands for, by name."""
 
+    def changes(self, dataset: Dataset) -> bool:
+        """Whether what it tells of a user changes from event to event."""
+        return False
+
 
 @dataclass(frozen=True)
 class UserId(Recipe):
@@ -140,6 +157,9 @@ class Previous(Recipe):
     """The item before (P): a feature per item."""
 
     sides = ("context",)
+
+    def changes(self, dataset: Dataset) -> bool:
+        return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
         yield "previous", LevelField(lambda moments: moments.previous, dataset.n_items)
@@ -172,6 +192,9 @@ class History(Recipe):
             check.integer("last", self.last, low=1)
         check.number("decay", self.decay, low=0.0, high=1.0, open_low=True)
         check.choice("normalize", self.normalize, NORMALIZATIONS)
+
+    def changes(self, dataset: Dataset) -> bool:
+        return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
         yield self.name, PastField(dataset.n_items, Window(self.last or 0, float(self.decay), self.normalize))
@@ -222,13 +245,24 @@ class Attributes(Recipe):
             object.__setattr__(self, key, value)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        table = dataset.item_table if isinstance(rows, Catalogue) else dataset.user_table
-        for name in self.names or table.column_names:
+        side = "items" if isinstance(rows, Catalogue) else "users"
+        for name in self.in_use(dataset, side):
             if name not in rows.attributes:
                 there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
                 raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
-            encoder = coding.encoder(name, rows.attributes[name].values, self.kind, self.bins, self.separator)
-            yield name, AttributeField(name, encoder)
+            yield name, AttributeField(self, name)
+
+    def changes(self, dataset: Dataset) -> bool:
+        return not set(self.in_use(dataset, "users")).isdisjoint(dataset.event_table.column_names)
+
+    def in_use(self, dataset: Dataset, side: str) -> Sequence[str]:
+        """The attributes named, or all columns of the table."""
+        table = dataset.item_table if side == "items" else dataset.user_table
+        if not self.names and not table.num_columns:
+            raise ValueError(
+                f"there are no attributes of {side}: give Dataset(..., {side}=...), or name columns of the interactions."
+            )
+        return self.names or table.column_names
 
 
 class Description:
@@ -268,7 +302,7 @@ def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:
     """``recipes`` if they describe that side."""
     if isinstance(recipes, Recipe):
         recipes = [recipes]
-    if not isinstance(recipes, Sequence) or not recipes:
+    if isinstance(recipes, str) or not isinstance(recipes, Sequence) or not recipes:
         raise TypeError(
             f"{side} must be a list of recipes such as {'[UserId()]' if side == 'context' else '[ItemId()]'}, got {recipes!r}."
         )

@@ -303,7 +303,7 @@ def feature_weights(features: Features, row_weight: np.ndarray, needed: bool) ->
     if not needed:
         return {name: np.ones(width) for name, width in features.widths.items()}
     return {
-        name: field.multiply_squared_transposed(np.asarray(row_weight, np.float64), SERIAL)
+        name: np.maximum(field.multiply_squared_transposed(np.asarray(row_weight, np.float64), SERIAL), 0.0)
         for name, field in features.fields.items()
     }
 

@@ -13,21 +13,24 @@ class Results:
     """A JSON file of results that take long: those so far beside it, itself when they are complete."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._partial = path, path.with_name(f"{path.stem}.partial{path.suffix}")
+        self._path, self.partial = path, path.with_name(f"{path.stem}.partial{path.suffix}")
 
     def keep(self, results: Any) -> None:
         """What there is so far; an error if it cannot be written, before anything is lost."""
-        write_atomically(self._partial, json.dumps(results, indent=1) + "\n")
+        write_atomically(self.partial, json.dumps(results, indent=1) + "\n")
 
     def complete(self, results: Any) -> None:
         write_atomically(self._path, json.dumps(results, indent=1) + "\n")
-        self._partial.unlink(missing_ok=True)
+        self.partial.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write beside it, then put it in place: a crash leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

@@ -49,6 +49,7 @@ class HistoryField(Field):
     """
 
     one_hot = False
+    visits = 0  # events and rows that products have visited
 
     def __init__(
         self, items: np.ndarray, bounds: np.ndarray, begin: np.ndarray, end: np.ndarray, n_items: int, window: Window
@@ -58,11 +59,19 @@ class HistoryField(Field):
         self._items, self._bounds, self._begin, self._end = items, bounds, begin, end
         self._position = np.where(end > begin, end - 1, -1)
         counted = end - begin if not window.last else np.minimum(end - begin, window.last)
-        total = counted.astype(np.float64) if window.decay == 1 else (1 - window.decay**counted) / (1 - window.decay)
+        total = counted.astype(np.float64)
+        if window.decay < 1:
+            total = np.expm1(counted * np.log(window.decay)) / (window.decay - 1)
         exponent = {"sqrt": -0.5, "mean": -1.0, "none": 0.0}[window.normalize]
         self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)
         self._last = window.last or max(len(items), 1)  # longer than any sequence: nothing ever leaves
         self._ranges: dict[int, np.ndarray] = {}
+
+    @property
+    def n_events(self) -> int:
+        """Past events of all rows: the non-zeros of the matrix, if none repeats."""
+        counted = self._end - self._begin
+        return int((np.minimum(counted, self.window.last) if self.window.last else counted).sum())
 
     @cached_property
     def _by_item(self) -> Compressed:
@@ -98,11 +107,18 @@ class HistoryField(Field):
         return self._forward(v, self.window.decay**2, self._squares, self._scale**2, workers)
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._backward(z, self.window.decay**2, self._squares, self._scale**2, workers)
+        decay, (enter, leave), scale = self.window.decay**2, self._squares, self._scale**2
+        found = self._backward(z, decay, (enter, leave), scale, workers)
+        if np.ndim(enter) == 0:
+            return found
+        # What entered and left again may leave its rounding behind, and a weight below zero would be an L2 weight below zero.
+        entered = self._backward(np.abs(z), decay, (enter, 0.0), scale, workers)
+        return np.where(np.abs(found) > 1e-12 * entered, found, 0.0).astype(z.dtype)
 
     def _forward(
         self, v: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
     ) -> np.ndarray:
+        self.visits += len(self._items) + self.shape[0]
         sums = np.empty(len(self._items))
         bounds = self._split(workers)
         workers.run(kernels.running, bounds, self._bounds, self._items, v, decay, self._last, *coefficients, sums)
@@ -113,6 +129,7 @@ class HistoryField(Field):
     def _backward(
         self, z: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
     ) -> np.ndarray:
+        self.visits += len(self._items) + self.shape[0]
         sums = np.zeros(len(self._items))
         kernels.add_at(self._position, z, scale, sums)
         workers.run(kernels.running_back, self._split(workers), self._bounds, decay, self._last, *coefficients, sums)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from everypair.data import Dataset
+from everypair.data import Dataset, Ids
 from everypair.data.tables import decoded
 
 HISTORY = "history"  # what a request calls the items watched so far
@@ -38,6 +38,8 @@ class Moments:
     begin, end : arrays of integers
         The past of each moment: ``items[begin:end]``; ``begin`` is the beginning of a sequence.
     attributes : dict of Lookup
+    catalogue : Ids
+        Of the items: what their codes mean.
     """
 
     user: np.ndarray
@@ -46,6 +48,7 @@ class Moments:
     begin: np.ndarray
     end: np.ndarray
     attributes: dict[str, Lookup]
+    catalogue: Ids
 
     @classmethod
     def of_events(cls, dataset: Dataset, events: Any = None) -> Moments:
@@ -54,7 +57,7 @@ class Moments:
         user = dataset.user[events]
         attributes = {name: Lookup(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         attributes |= {name: Lookup(dataset.event_table[name], events) for name in dataset.event_table.column_names}
-        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes)
+        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.items)
 
     @classmethod
     def of_users(cls, dataset: Dataset, users: Any) -> Moments:
@@ -63,24 +66,30 @@ class Moments:
         attributes = {name: Lookup(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         nothing = np.full(len(user), -1)
         attributes |= {name: Lookup(dataset.event_table[name], nothing) for name in dataset.event_table.column_names}
-        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], dataset.bounds[user + 1], attributes)
+        begin, end = dataset.bounds[user], dataset.bounds[user + 1]
+        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.items)
 
     @classmethod
-    def of_requests(cls, requests: Sequence[Mapping[str, Any]], dataset: Dataset, user: str = "user") -> Moments:
-        """What live requests say: attributes by name, ``"history"`` (items, oldest first) and, for a known user, the id.
+    def of_requests(cls, requests: Sequence[Mapping[str, Any]], dataset: Dataset) -> Moments:
+        """What live requests say: attributes by name, ``"history"`` (items, oldest first) and, for a known user, the id, named as
+        in the interactions.
 
         What a request does not say of a known user is taken from the dataset. Items that are not known are left out.
         """
         if isinstance(requests, Mapping) or not isinstance(requests, Sequence):
             raise TypeError(f"requests must be a list of mappings, such as [{{{HISTORY!r}: []}}], got {type(requests).__name__}.")
+        user = dataset.user_column
         names = {**_types(dataset.user_table), **_types(dataset.event_table)}
         for r, request in enumerate(requests):
             if not isinstance(request, Mapping):
                 raise TypeError(f"request {r} must be a mapping of names to values, got {type(request).__name__}.")
             for name in request:
                 if name not in names and name not in (user, HISTORY):
-                    known = ", ".join(map(repr, [user, HISTORY, *names]))
-                    raise ValueError(f"request {r} says {name!r}, which the data do not have; known are {known}.")
+                    known = ", ".join(map(repr, names)) or "none"
+                    raise ValueError(
+                        f"request {r} says {name!r}, which the data do not have. A request says {user!r} (an id), "
+                        f"{HISTORY!r} (items), and attributes: {known}."
+                    )
         users = np.full(len(requests), -1)
         named = [r for r, request in enumerate(requests) if request.get(user) is not None]
         users[named] = dataset.users.codes([requests[r][user] for r in named], f"{user!r} of requests")
@@ -89,7 +98,7 @@ class Moments:
         items = np.concatenate([np.empty(0, np.int32), *pasts]).astype(np.int32)
         said = [{name: value for name, value in request.items() if name not in (user, HISTORY)} for request in requests]
         attributes = {name: _lookup(name, dtype, said, users, dataset) for name, dtype in names.items()}
-        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes)
+        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.items)
 
     def take(self, index: np.ndarray) -> Moments:
         """Some of the rows."""

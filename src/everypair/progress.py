@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import Any
 
 from tqdm import tqdm
+
+DELAY = 1.0  # seconds
 
 
 def _in_notebook() -> bool:
@@ -21,15 +24,15 @@ class Progress:
 
     def __init__(self, total: int, label: str, unit: str = "epoch") -> None:
         watched = _in_notebook() or sys.stderr.isatty()
-        self._bar = tqdm(total=total, desc=label, unit=unit, delay=1.0, leave=False, disable=not watched)
-        self._begun = False
+        self._bar = tqdm(total=total, desc=label, unit=unit, delay=DELAY, leave=False, disable=not watched)
+        self._begun: float | None = None
 
     def step(self, text: str) -> None:
         """The next step begins: what it is; the one before it is done."""
-        if self._begun:
+        if self._begun is not None:
             self._bar.update()
-        self._begun = True
-        self._bar.set_postfix_str(text, refresh=True)
+        self._begun = self._begun or time.monotonic()
+        self._bar.set_postfix_str(text, refresh=time.monotonic() - self._begun > DELAY)
 
     def update(self, **facts: float) -> None:
         self._bar.set_postfix_str(", ".join(f"{name} {value:.6g}" for name, value in facts.items()), refresh=False)

@@ -11,7 +11,6 @@ from everypair.kernels.topn import only, top_n, without
 from everypair.parallel import Workers, one_blas_thread
 
 SCORES_AT_ONCE = 2_000_000  # scores that a thread holds
-FEW = 500  # items up to which they are found by insertion rather than by sorting all
 
 Score = Callable[[int, int], np.ndarray]
 
@@ -53,20 +52,8 @@ def rank(
                 only(scores, candidates.begin[start:stop], candidates.end[start:stop], candidates.items)
             if exclude is not None:
                 without(scores, exclude.begin[start:stop], exclude.end[start:stop], exclude.items)
-            best_items(scores, ids[start:stop], best[start:stop])
+            top_n(0, len(scores), scores, ids[start:stop], best[start:stop])
 
     with one_blas_thread():
         workers.run(some, range(-(-n_rows // step) + 1))
     return ids, best
-
-
-def best_items(scores: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
-    """Fill ``ids`` and ``best`` with each row's best items; ties go to the smaller item, ``-inf`` is never taken."""
-    if ids.shape[1] <= FEW:
-        top_n(0, len(scores), scores, ids, best)
-        return
-    order = np.argsort(-scores, axis=1, kind="stable")[:, : ids.shape[1]]
-    values = np.take_along_axis(scores, order, axis=1)
-    width = order.shape[1]
-    ids[:, :width] = np.where(values > -np.inf, order, -1)
-    best[:, :width] = values

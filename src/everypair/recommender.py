@@ -8,14 +8,14 @@ from typing import Any, Self
 import numpy as np
 
 from everypair import validation as check
-from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
+from everypair.contexts import Catalogue, Description, ItemId, Recipe, UserId, check_recipes
 from everypair.data import Dataset
 from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
-from everypair.models.readers import reader
 from everypair.moments import Moments
 from everypair.parallel import Workers, thread_count
 from everypair.ranking import Lists, rank
+from everypair.readers import reader
 
 UNITS = ("auto", "user", "event")
 
@@ -58,6 +58,10 @@ class Recommender:
         """Train from scratch on all events; ``callback(recommender, epoch)`` after each epoch, a true value stops."""
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
+        if not len(dataset):
+            raise ValueError("dataset has no events: there is nothing to learn from.")
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
         read = reader(self.model)
         read.check(self.context, self.item)
         events, alpha = dataset.counted()
@@ -77,17 +81,20 @@ class Recommender:
             moments = moments.take(np.unique(groups, return_index=True)[1])
         columns = contexts.columns(moments)
         own_items = None if list(self.item) == [ItemId()] else items.columns(catalogue)
-        before = dict(vars(self))
+        before, state = dict(vars(self)), read.state
         self._read, self._contexts, self._dataset, self.feedback_ = read, contexts, dataset, feedback
         self._popularity = np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items)
+        self._state = None
         called = None if callback is None else lambda model, epoch: callback(self, epoch)
         try:
             read.fit(feedback, columns, own_items, called)
         except BaseException:
-            if getattr(self.model, "stop_reason_", None) != "error":  # nothing was learnt: as before
+            if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
                 vars(self).update(before)
             raise
+        read.ended()
+        self._state = read.state
         return self
 
     def recommend(self, requests: Sequence[Mapping[str, Any]], n: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -103,26 +110,31 @@ class Recommender:
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`recommend` for moments, with items by code: -1 where there are fewer than n."""
+        """As :meth:`recommend` for moments, with items by code: -1 where fewer than n are left; n is at most that of all items."""
         n_items = self.dataset_.n_items
         seen = Lists(moments.begin, moments.end, moments.items) if exclude_seen else None
-        n = check.integer("n", n, low=1)
+        n = min(check.integer("n", n, low=1), n_items)
         with Workers(thread_count(getattr(self.model, "n_threads", None))) as workers:
             return rank(self.scorer(moments), len(moments), n_items, n, workers, seen, candidates)
 
     def scorer(self, moments: Moments) -> Callable[[int, int], np.ndarray]:
         """A function from a range of moments to the scores of all items; popularity where nothing is known of a moment."""
-        score = self._read.scorer(self._contexts.columns(moments))
-        if self._read.has_bias:
+        if not moments.catalogue.same(self.dataset_.items):
+            raise ValueError("these moments are of other data than the recommender was fitted on: their items have other codes.")
+        if self._state is not None and self._read.state is not self._state:
+            raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
+        columns = self._contexts.columns(moments)
+        score = self._read.scorer(columns)
+        known = self._read.known(columns, lambda: self._contexts.known(moments))
+        if known is None or known.all():
             return score
-        unknown = ~self._contexts.known(moments)
 
         def filled(start: int, stop: int) -> np.ndarray:
             scores = score(start, stop)
-            scores[unknown[start:stop]] = self._popularity
+            scores[~known[start:stop]] = self._popularity
             return scores
 
-        return filled if unknown.any() else score
+        return filled
 
     def pairs_per_event(self, dataset: Dataset) -> float:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""
@@ -131,12 +143,7 @@ class Recommender:
 
     def _by_user(self, dataset: Dataset) -> bool:
         """Whether a context is a user."""
-        of_events = set(dataset.event_table.column_names)
-        changing = [
-            recipe
-            for recipe in self.context
-            if not isinstance(recipe, UserId | Attributes) or (isinstance(recipe, Attributes) and of_events & set(recipe.names))
-        ]
+        changing = [recipe for recipe in self.context if recipe.changes(dataset)]
         if changing and self.unit == "user":
             raise ValueError(f"unit='user' takes recipes that stay the same from event to event, got {changing}. Use unit='event'.")
         return not changing and self.unit != "event"

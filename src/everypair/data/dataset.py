@@ -48,6 +48,8 @@ class Dataset:
     bounds : array
         Where each user's events begin: those of user u are ``bounds[u]`` to ``bounds[u + 1]``.
     time, weight : arrays, or None
+    user_column : str
+        What a request calls the user's id.
     user_table, item_table, event_table : Arrow tables
         Attributes, a row per user (item, event) in the order of the codes; missing where a table has no row for an id.
     notes : list of str
@@ -89,7 +91,7 @@ class Dataset:
             raise ValueError(f"user and item must be two columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))
         self.notes: list[str] = []
-        self.repeats, self.timestamp = repeats, timestamp
+        self.repeats, self.timestamp, self.user_column = repeats, timestamp, user
         given = {option: column(table, name, "interactions", option) for option, name in asked.items() if name is not None}
         _not_empty("interactions", table)
         time = None if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
@@ -121,6 +123,8 @@ class Dataset:
             self._keep(np.flatnonzero(first))
         self.user_table = self._attributes(users, "users", user, self.users)
         self.item_table = self._attributes(items, "items", item, self.items)
+        for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
+            self.notes.append(f"a request cannot tell the attribute {name!r}, which means something else there: rename the column.")
         for name in self.user_table.column_names:
             if name in self.event_table.column_names:
                 self.notes.append(f"users and interactions both have a column {name!r}: that of the interactions counts.")
@@ -203,12 +207,13 @@ class Dataset:
 
     def subset(self, events: Any) -> Dataset:
         """The same users and items with some of the events, given by number or by a mask."""
-        index = np.asarray(events, None if len(events) else np.int64)
-        if index.dtype == bool and len(index) != len(self):
-            raise ValueError(f"a mask of events must have one entry per event ({len(self):,}), got {len(index):,}.")
+        index = np.asarray(events)
+        if index.dtype == bool and index.shape != (len(self),):
+            raise ValueError(f"a mask of events must have one entry per event ({len(self):,}), got shape {index.shape}.")
+        index = np.flatnonzero(index) if index.dtype == bool else np.unique(check.indices("events", index, len(self)))
         part = object.__new__(Dataset)
         vars(part).update(vars(self), notes=[])
-        part._keep(np.flatnonzero(index) if index.dtype == bool else np.sort(index))
+        part._keep(index)
         return part
 
     def __len__(self) -> int:

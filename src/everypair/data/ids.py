@@ -69,6 +69,10 @@ class Ids:
                 f"{self[0]!r}: none would match. Convert one of them."
             )
 
+    def same(self, other: Ids) -> bool:
+        """Whether codes mean the same ids in both."""
+        return self is other or self.values.equals(other.values)
+
     def take(self, codes: Any) -> pa.Array:
         """The ids of these codes."""
         return self.values.take(pa.array(np.asarray(codes)))

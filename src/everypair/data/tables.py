@@ -122,7 +122,7 @@ def read_csv(path: Path, separator: str = ",", text: Iterable[str] = ()) -> pa.T
     parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     try:
         table = csv.read_csv(path, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{path} cannot be read as a UTF-8 table separated by {separator!r}: {error}") from error
     for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if pa.types.is_binary(column.type):

@@ -68,7 +68,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
 
 
 def _checked(columns: Sequence[str]) -> Sequence[str]:
-    if isinstance(columns, str) or sorted(columns) != sorted(COLUMNS_2014):
+    if not isinstance(columns, tuple | list) or set(columns) != set(COLUMNS_2014) or len(columns) != len(COLUMNS_2014):
         raise ValueError(f"columns must be {', '.join(map(repr, COLUMNS_2014))} in the order of the file, got {columns!r}.")
     return columns
 

@@ -48,14 +48,16 @@ def youtube_like(
     - *user*: one of two favourite topics, which are the user's own and go with no attribute; a video of it, by popularity.
     - *popular*: any video, by popularity.
 
-    So each of attributes, previous video, history and user carries a signal that the others do not have. Nobody watches a video
-    twice: a draw that was watched already is drawn again, its source too.
+    So each of attributes, previous video, history and user carries a signal that the others do not have. At a user's first event
+    *previous* and *history* mean *attributes*. Nobody watches a video twice: a draw that was watched already is drawn again, its
+    source too, up to 30 times, and then any video that was not.
 
     A video is of a channel of about a dozen, which has a category and a language. It has one of 40 topics, drawn apart from those
     and not told: a model has to find them. Popularity is log-normal. Chances of categories are the softmax of normal effects of
     age, gender and device (standard deviation 1.5); a country's own language is spoken in 75 % of the draws, English in 15 %,
-    any in the rest. Users join during the first 70 % of eight weeks, and their events are spread evenly from then to the end;
-    their number is 2 plus a geometric one, and at most half of the videos.
+    any in the rest; a category and language without videos has no chance. The topics that follow one, and a user's favourites,
+    are drawn with replacement. Users join during the first 70 % of eight weeks, and their events are spread evenly from then to
+    the end; their number is 2 plus a geometric one, and at most half of the videos.
 
     Parameters
     ----------
@@ -101,7 +103,8 @@ def youtube_like(
     liked = np.zeros((n_users, len(CATEGORIES)))
     for name, levels in (("age", AGES), ("gender", GENDERS), ("device", DEVICES)):
         liked += random.normal(0.0, 1.5, (len(levels), len(CATEGORIES)))[people[name]]
-    cell = _chances(liked, people["country"])
+    there = np.bincount(category * len(LANGUAGES) + language, minlength=len(CATEGORIES) * len(LANGUAGES)) > 0
+    cell = _chances(liked, people["country"], there)
     favourites = random.integers(0, TOPICS, (n_users, FAVOURITES))
     following = random.integers(0, TOPICS, (TOPICS, FOLLOWING))
 
@@ -140,15 +143,15 @@ def _shares(n: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _chances(liked: np.ndarray, country: np.ndarray) -> np.ndarray:
-    """Cumulative chances by user of category and language."""
+def _chances(liked: np.ndarray, country: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Cumulative chances by user of category and language, of those that have videos."""
     by_category = np.exp(liked - liked.max(axis=1, keepdims=True))
     by_category /= by_category.sum(axis=1, keepdims=True)
     by_language = np.full((len(COUNTRIES), len(LANGUAGES)), 0.1 / len(LANGUAGES))
     by_language[:, LANGUAGES.index("en")] += 0.15
     by_language[np.arange(len(COUNTRIES)), [LANGUAGES.index(spoken) for spoken in SPOKEN]] += 0.75
     both = by_category[:, :, None] * by_language[country][:, None, :]
-    return np.cumsum(both.reshape(len(liked), -1), axis=1)
+    return np.cumsum(both.reshape(len(liked), -1) * there, axis=1)
 
 
 def _groups(keys: np.ndarray, n: int, weights: np.ndarray) -> tuple[Any, ...]:

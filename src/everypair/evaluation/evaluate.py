@@ -33,7 +33,12 @@ class Evaluation:
         self.values, self.coverage, self.user, self.notes = values, coverage, user, notes
 
     def __getitem__(self, metric: str) -> float:
-        return self.coverage[metric] if metric in self.coverage else float(self.values[metric].mean())
+        return self.coverage[metric] if metric in self.coverage else float(self._values(metric).mean())
+
+    def _values(self, metric: str) -> np.ndarray:
+        if metric not in self.values:
+            raise KeyError(f"{metric!r} was not evaluated by query; {', '.join(self.values) or 'nothing'} was.")
+        return self.values[metric]
 
     @property
     def means(self) -> dict[str, float]:
@@ -46,11 +51,11 @@ class Evaluation:
 
         With ``relative_to``, of the ratio to another evaluation of the same queries, both with the same users drawn.
         """
-        if relative_to is not None and not np.array_equal(relative_to.user, self.user):
+        if relative_to is not None and not (isinstance(relative_to, Evaluation) and np.array_equal(relative_to.user, self.user)):
             raise ValueError("relative_to must be an evaluation of the same queries.")
         _, user = np.unique(self.user, return_inverse=True)
-        top = np.bincount(user, self.values[metric])
-        bottom = np.bincount(user).astype(float) if relative_to is None else np.bincount(user, relative_to.values[metric])
+        top = np.bincount(user, self._values(metric))
+        bottom = np.bincount(user).astype(float) if relative_to is None else np.bincount(user, relative_to._values(metric))
         random = np.random.default_rng(seed)
         found = np.empty(check.integer("draws", draws, low=1))
         for draw in range(len(found)):
@@ -81,6 +86,12 @@ def evaluate(
     exclude_seen : bool
         Leave out the items of a moment's past; where such an item is relevant again, it is not counted.
     """
+    if not isinstance(recommender, Recommender):
+        raise TypeError(f"recommender must be a Recommender, got {type(recommender).__name__}: Recommender(model, context=[...]).")
+    if not isinstance(queries, Queries):
+        raise TypeError(f"queries must be split.tune or split.test, got {type(queries).__name__}.")
+    if isinstance(metrics, str) or not len(metrics):
+        raise TypeError(f"metrics must be a list such as ['recall@10', 'ndcg@10'], got {metrics!r}.")
     wanted = {spec: formulas.parse(spec) for spec in metrics}
     queries, notes = queries.unseen() if exclude_seen else (queries, [])
     if not len(queries):
@@ -91,7 +102,7 @@ def evaluate(
     hits = formulas.hits_of(ids, queries.bounds, queries.relevant, n_items)
     counts = np.diff(queries.bounds)
     values: dict[str, Any] = {
-        spec: formulas.METRICS[name](hits[:, :k], counts) for spec, (name, k) in wanted.items() if name != "coverage"
+        spec: formulas.METRICS[name](hits[:, :k], counts, k) for spec, (name, k) in wanted.items() if name != "coverage"
     }
     covered = {spec: formulas.coverage(ids[:, :k], n_items) for spec, (name, k) in wanted.items() if name == "coverage"}
     return Evaluation(values, covered, queries.user, notes)

@@ -2,7 +2,7 @@ r"""Metrics of a ranked list against the set of relevant items.
 
 A list holds the k best items, best first; :math:`h_j` is 1 if the item at rank j is relevant, R the number of relevant items. The
 value of a metric is its mean over all lists (coverage apart). Lists rank all items that are not left out, exactly; equal
-scores are ranked by the order of items, so a model that cannot tell items apart gains nothing from it.
+scores are ranked in the order of items, as a user would see them.
 """
 
 from __future__ import annotations
@@ -11,45 +11,45 @@ from collections.abc import Callable
 
 import numpy as np
 
-Hits = np.ndarray  # (lists, k) of booleans
-Metric = Callable[[Hits, np.ndarray], np.ndarray]
+Hits = np.ndarray  # (lists, at most k) of booleans
+Metric = Callable[[Hits, np.ndarray, int], np.ndarray]
 
 
-def recall(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def recall(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\frac{1}{R} \sum_{j \le k} h_j`: the share of the relevant items that is found."""
     return hits.sum(axis=1) / relevant
 
 
-def precision(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def precision(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\frac{1}{k} \sum_{j \le k} h_j`: the share of the list that is relevant. Short lists are divided by k, too."""
-    return hits.sum(axis=1) / hits.shape[1]
+    return hits.sum(axis=1) / k
 
 
-def f1(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def f1(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\frac{2 \sum_j h_j}{k + R}`: the harmonic mean of precision and recall."""
-    return 2 * hits.sum(axis=1) / (hits.shape[1] + relevant)
+    return 2 * hits.sum(axis=1) / (k + relevant)
 
 
-def hit_rate(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def hit_rate(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\max_{j \le k} h_j`: whether any relevant item is found."""
     return np.asarray(hits.any(axis=1), np.float64)
 
 
-def ndcg(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def ndcg(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\sum_{j \le k} \frac{h_j}{\log_2(j + 1)} \Big/ \sum_{j \le \min(k, R)} \frac{1}{\log_2(j + 1)}`: 1 at best."""
-    gain = 1 / np.log2(np.arange(2, hits.shape[1] + 2))
-    return hits @ gain / np.cumsum(gain)[np.minimum(relevant, hits.shape[1]) - 1]
+    gain = 1 / np.log2(np.arange(2, max(hits.shape[1], min(k, int(relevant.max()))) + 2))
+    return hits @ gain[: hits.shape[1]] / np.cumsum(gain)[np.minimum(relevant, k) - 1]
 
 
-def mrr(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def mrr(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`1 / \min \{j \le k : h_j = 1\}`: one over the rank of the first relevant item; 0 if there is none."""
     return np.where(hits.any(axis=1), 1 / (1 + np.argmax(hits, axis=1)), 0.0)
 
 
-def average_precision(hits: Hits, relevant: np.ndarray) -> np.ndarray:
+def average_precision(hits: Hits, relevant: np.ndarray, k: int) -> np.ndarray:
     r""":math:`\frac{1}{\min(k, R)} \sum_{j \le k} h_j \frac{1}{j} \sum_{l \le j} h_l`: precision at the ranks of relevant items."""
     at_rank = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    return (at_rank * hits).sum(axis=1) / np.minimum(relevant, hits.shape[1])
+    return (at_rank * hits).sum(axis=1) / np.minimum(relevant, k)
 
 
 def coverage(ids: np.ndarray, n_items: int) -> float:
@@ -71,7 +71,7 @@ METRICS: dict[str, Metric] = {
 def parse(spec: str) -> tuple[str, int]:
     """``"ndcg@10"`` as a name and a length."""
     name, at, k = spec.partition("@") if isinstance(spec, str) else ("", "", "")
-    if name not in {*METRICS, "coverage"} or not at or not k.isdigit() or int(k) < 1:
+    if name not in {*METRICS, "coverage"} or not at or not k.isdecimal() or int(k) < 1:
         raise ValueError(
             f"a metric must be one of {', '.join(METRICS)} or coverage, with a length, such as 'ndcg@10', got {spec!r}."
         )

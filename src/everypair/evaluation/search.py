@@ -9,17 +9,20 @@ observed pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from scipy.stats import qmc
 
+from everypair import validation as check
 from everypair.evaluation.evaluate import evaluate
 from everypair.evaluation.splits import Split
 from everypair.models.tower_model import TowerModel
 from everypair.recommender import Recommender
+from everypair.solver import DivergedError
 
 PATIENCE = 2  # evaluations in a row without a better value, after which a fit ends
 SHRINKAGE = "shrinkage"
@@ -76,6 +79,13 @@ def search(
     fitted : callable
         Called with the recommender of each trial after its fit.
     """
+    check.integer("trials", trials, low=1)
+    check.integer("every", every, low=1)
+    for name, bounds in space.items():
+        if not isinstance(bounds, Sequence) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < np.inf:
+            raise ValueError(f"space[{name!r}] must be (low, high) with 0 < low <= high, got {bounds!r}.")
+    if SHRINKAGE in space and "unobserved_weight" not in space:
+        raise ValueError(f"{SHRINKAGE!r} goes with 'unobserved_weight': give both.")
     random = np.random.default_rng(seed)
     low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
     explored = 1 + trials // 2
@@ -108,7 +118,8 @@ def _try(recommender: Recommender, settings: dict[str, float], split: Split, met
     """Fit and evaluate until it no longer gets better."""
     values: dict[int, float] = {}
     model = recommender.model
-    assert isinstance(model, TowerModel)
+    if not isinstance(model, TowerModel):
+        raise TypeError(f"only models that are trained by epochs can be tuned, got {model!r}.")
 
     def after(fitted: Recommender, epoch: Any) -> bool:
         if epoch.epoch % every and epoch.epoch != model.epochs:
@@ -117,8 +128,9 @@ def _try(recommender: Recommender, settings: dict[str, float], split: Split, met
         best = max(values, key=lambda e: values[e])
         return epoch.epoch - best >= PATIENCE * every
 
-    recommender.fit(split.train, callback=after)
-    if not values:  # interrupted
+    with suppress(DivergedError):  # a bad trial, not the end of the search
+        recommender.fit(split.train, callback=after)
+    if not values:
         return Trial(settings, 1, -np.inf)
     best = max(values, key=lambda epoch: values[epoch])
     return Trial(settings, best, values[best])

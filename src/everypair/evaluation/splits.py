@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from everypair import validation as check
 from everypair.data import Dataset
-from everypair.data.tables import as_table
+from everypair.data.dataset import REPEATS
+from everypair.data.tables import as_table, decoded
 from everypair.moments import Moments
 from everypair.ranking import Lists
 
 PART = "part of the split"
+PARTS = ("train", "tune", "test")
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Queries:
 
     def sample(self, n: int, seed: int = 0) -> Queries:
         """At most n of the queries, drawn at random."""
-        if n >= len(self):
+        if check.integer("n", n, low=1) >= len(self):
             return self
         return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
 
@@ -83,9 +85,9 @@ class Queries:
             return self, []
         left = np.bincount(owner[~seen], minlength=len(self))
         kept = Queries(m, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
-        notes = [f"{int(seen.sum()):,} relevant items left out: already seen, so never ranked."]
+        notes = [f"{_count(int(seen.sum()), 'relevant item')} left out: already seen, so never ranked."]
         if not left.all():
-            notes.append(f"{int((left == 0).sum()):,} queries left out: nothing else was relevant.")
+            notes.append(f"{_count(int((left == 0).sum()), 'query', 'queries')} left out: nothing else was relevant.")
         return kept.take(np.flatnonzero(left)), notes
 
 
@@ -124,8 +126,14 @@ class Split:
 class Splitter(ABC):
     """A way to split."""
 
+    def split(self, dataset: Dataset) -> Split:
+        """Train, tune and test."""
+        if not isinstance(dataset, Dataset):
+            raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
+        return self._split(dataset)
+
     @abstractmethod
-    def split(self, dataset: Dataset) -> Split: ...
+    def _split(self, dataset: Dataset) -> Split: ...
 
 
 @dataclass(frozen=True)
@@ -143,7 +151,7 @@ class ColdStart(Splitter):
     tune: float = 0.1
     seed: int = 0
 
-    def split(self, dataset: Dataset) -> Split:
+    def _split(self, dataset: Dataset) -> Split:
         with_events = np.flatnonzero(np.diff(dataset.bounds))
         n_tune, n_test = _counts(len(with_events), self.tune, self.test, "users")
         order = np.random.default_rng(self.seed).permutation(with_events)
@@ -165,7 +173,7 @@ class LeaveLast(Splitter):
     events are trained on alone.
     """
 
-    def split(self, dataset: Dataset) -> Split:
+    def _split(self, dataset: Dataset) -> Split:
         lengths = np.diff(dataset.bounds)
         users = np.flatnonzero(lengths >= 3)
         if not len(users):
@@ -176,7 +184,7 @@ class LeaveLast(Splitter):
         train = dataset.subset(~held)
         tune, test = _of_events(dataset, last - 1), _of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
-        notes = [f"{few:,} users with fewer than three events are trained on, not evaluated."] if few else []
+        notes = [f"{_count(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
         return Split("offline", train, tune, test, notes + _unmet(train, test))
 
 
@@ -200,10 +208,11 @@ class Cutoff(Splitter):
     sample: int | None = None
     seed: int = 0
 
-    def split(self, dataset: Dataset) -> Split:
+    def _split(self, dataset: Dataset) -> Split:
         if dataset.time is None:
             raise ValueError("a cutoff in time needs timestamps: give Dataset(..., timestamp=...).")
-        if np.array_equal(dataset.time, np.arange(len(dataset)) - dataset.bounds[dataset.user]):
+        position = np.arange(len(dataset)) - dataset.bounds[dataset.user]
+        if position.any() and np.array_equal(dataset.time - dataset.time[dataset.bounds[dataset.user]], position):
             raise ValueError(
                 f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} counts each user's events: 0, 1, 2, ... "
                 f"Use LeaveLast()."
@@ -221,12 +230,14 @@ class Cutoff(Splitter):
         train, notes, made = dataset.subset(trained), [], {}
         for name, events in parts.items():
             made[name] = _of_events(dataset, events)
-            if self.sample is not None and self.sample < len(events):
-                made[name] = made[name].sample(check.integer("sample", self.sample, low=1), self.seed)
+            if self.sample is not None and check.integer("sample", self.sample, low=1) < len(events):
+                made[name] = made[name].sample(self.sample, self.seed)
                 notes.append(f"{name}: {len(events) - self.sample:,} of {len(events):,} events not evaluated: a sample is.")
         strangers = len(np.setdiff1d(made["test"].user, train.user))
         if strangers:
-            notes.append(f"{strangers:,} users of the test have no event before the cutoff: known by attributes and later events.")
+            notes.append(
+                f"{_count(strangers, 'user')} of the test without an event before the cutoff: known by attributes and later events."
+            )
         return Split("instant", train, made["tune"], made["test"], notes + _unmet(train, made["test"]))
 
 
@@ -245,7 +256,7 @@ class RandomPerUser(Splitter):
     tune: float = 0.1
     seed: int = 0
 
-    def split(self, dataset: Dataset) -> Split:
+    def _split(self, dataset: Dataset) -> Split:
         _counts(1000, self.tune, self.test, "events")
         rank = _random_rank(dataset, self.seed)
         length = np.diff(dataset.bounds)[dataset.user]
@@ -275,31 +286,53 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     -----
     What is known at a moment of the test is the user's training events, without those of ``tune``.
     """
-    ids = (options.get("user", "user"), options.get("item", "item"))
-    tables = [
-        as_table(name, source, ids) for name, source in (("train", train), ("tune", tune), ("test", test)) if source is not None
-    ]
-    if not len(tables[-1]):
-        raise ValueError("test has no events.")
-    shared = [name for name in tables[0].column_names if all(name in table.column_names for table in tables)]
-    numbers = [0, 2] if tune is None else [0, 1, 2]
-    marked = [
-        table.select(shared).append_column(PART, pa.array(np.full(len(table), number)))
-        for table, number in zip(tables, numbers, strict=True)
-    ]
-    try:
-        together = pa.concat_tables(marked, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise TypeError(f"train and test must hold the same columns with values of the same types: {error}") from error
+    repeats = check.choice("repeats", options.pop("repeats", "keep"), REPEATS)
+    share = check.number("tune_share", tune_share, low=0.0, high=0.9)
+    together = _together({"train": train, "tune": tune, "test": test}, [options.get(name, name) for name in ("user", "item")])
     dataset = Dataset(together, **options)
-    part = np.asarray(dataset.event_table[PART].to_numpy()).copy()
+    part = np.asarray(dataset.event_table[PART].to_numpy())
     dataset.event_table = dataset.event_table.drop_columns([PART])
+    dataset.repeats = repeats
+    if repeats == "drop":  # within each part: what is tested does not change what is trained on
+        first = np.zeros(len(dataset), bool)
+        for number in range(len(PARTS)):
+            first[part == number] = dataset.subset(part == number).first_of_pair()
+        if not first.all():
+            dataset.notes.append(f"{_count(int((~first).sum()), 'event')} left out: a later one of the same user and item.")
+        dataset, part = _noted(dataset.subset(first), dataset.notes), part[first]
     if tune is None:
         rank = _random_rank(dataset, seed, of=part == 0)
         length = np.bincount(dataset.user[part == 0], minlength=dataset.n_users)[dataset.user]
-        share = check.number("tune_share", tune_share, low=0.0, high=0.9)
-        part[(part == 0) & (rank < np.minimum(np.round(share * length), length - 1))] = 1
+        part = np.where((part == 0) & (rank < np.minimum(np.round(share * length), length - 1)), 1, part)
+        if share > 0 and not np.any(part == 1):
+            dataset.notes.append(f"nothing is held out to tune on: no user has enough events for a share of {share:g}.")
     return _by_part("given", dataset, part)
+
+
+def _together(parts: dict[str, Any], ids: list[str]) -> pa.Table:
+    """The tables of all parts as one, with the columns they share, and a last one that tells them apart."""
+    tables = {}
+    for number, (name, source) in enumerate(parts.items()):
+        if source is None and name == "tune":
+            continue
+        table = as_table(name, source, ids)
+        for column in ids:
+            if column not in table.column_names:
+                raise ValueError(f"{name} has no column {column!r}; it has {', '.join(map(repr, table.column_names)) or 'none'}.")
+        if not len(table):
+            raise ValueError(f"{name} has no events.")
+        plain = pa.table({column: decoded(table[column]) for column in table.column_names})
+        tables[name] = plain.append_column(PART, pa.array(np.full(len(table), number)))
+    shared = [name for name in tables["train"].column_names if all(name in table.column_names for table in tables.values())]
+    try:
+        return pa.concat_tables([table.select(shared) for table in tables.values()], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise TypeError(f"train and test must hold the same columns with values of the same types: {error}") from error
+
+
+def _noted(dataset: Dataset, notes: list[str]) -> Dataset:
+    dataset.notes = notes
+    return dataset
 
 
 def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
@@ -310,8 +343,8 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
         events = part == number
         made[number] = _queries(dataset, events, Moments.of_users(train, np.unique(dataset.user[events])))
     missing = dataset.n_users - len(made[2])
-    notes = [f"{missing:,} users have nothing in the test."] if missing else []
-    return Split(name, train, made[1], made[2], notes + _unmet(train, made[2]))
+    notes = [f"{_count(missing, 'user')} with nothing in the test."] if missing else []
+    return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_unmet(train, made[2])])
 
 
 def _of_events(dataset: Dataset, events: np.ndarray) -> Queries:
@@ -344,6 +377,10 @@ def _unmet(train: Dataset, test: Queries) -> list[str]:
         if unmet
         else []
     )
+
+
+def _count(n: int, what: str, plural: str | None = None) -> str:
+    return f"{n:,} {what if n == 1 else plural or what + 's'}"
 
 
 def _counts(n: int, tune: float, test: float, what: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 52, 10, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 52, 10, 34, 58
 
 Scale = Callable[[float], float]
 
@@ -143,4 +143,4 @@ def _power(power: int) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if 10 <= value < 100_000 else f"{value:.2g}" if value < 10 else f"{value:.1e}"
+    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"

@@ -14,7 +14,6 @@ from everypair.recommender import Recommender
 
 # Ranges in which settings are looked for (see everypair.evaluation.search); L2 grows with the weight of a feature (exponent 1).
 SPACE = {"unobserved_weight": (0.002, 0.3), "shrinkage": (0.005, 0.2)}
-BASELINES = ("Popularity", "Coview")
 
 
 class Contender(NamedTuple):

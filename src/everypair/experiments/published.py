@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from everypair.data import Dataset
 from everypair.evaluation import Evaluation, Queries, evaluate, given
 from everypair.evaluation.search import search
-from everypair.experiments.report import table
-from everypair.experiments.reproduce import environment, stop_if_interrupted
+from everypair.experiments.common import environment, stop_if_interrupted, table
 from everypair.models import MF
 from everypair.ranking import Lists
 from everypair.recommender import Recommender
 
 SPACE = {"unobserved_weight": (0.002, 1.0), "shrinkage": (0.01, 0.5)}
 TUNED_ON = 5_000  # users, at most
+NEGATIVES = 99  # of each query, where the published test has as many
 
 
 class Row(NamedTuple):
@@ -101,7 +101,7 @@ def run(row: Row, data: Path, trials: int | None, seed: int, watch: Callable[[st
     tables = [pq.read_table(data / row.name / f"{part}.parquet").select(["user", "item"]) for part in ("train", "test")]
     split = given(*tables, tune_share=0.1, seed=seed)
     tune = split.tune.sample(TUNED_ON, seed)
-    tune = replace(tune, candidates=sampled_negatives(split.train, tune, 99, seed)) if row.negatives else tune
+    tune = like_the_test(split.train, tune, NEGATIVES, seed) if row.negatives else tune
 
     fixed: dict[str, Any] = {"factors": row.factors, "regularization_exponent": 1.0, "random_state": seed}
 
@@ -149,14 +149,19 @@ def given_negatives(dataset: Dataset, queries: Queries, path: Path) -> Lists:
     return _candidates(dataset, queries, dataset.users.codes(table["user"]), dataset.items.codes(table["item"]))
 
 
-def sampled_negatives(dataset: Dataset, queries: Queries, n: int, seed: int) -> Lists:
-    """As many random items for each query, none of which the user has in train, and what was relevant."""
-    user = np.repeat(queries.user, 2 * n)
-    item = np.random.default_rng(seed).integers(0, dataset.n_items, len(user))
-    seen = np.isin(user * dataset.n_items + item, dataset.user.astype(np.int64) * dataset.n_items + dataset.item)
-    unseen_first = np.argsort(seen.reshape(-1, 2 * n), axis=1, kind="stable")[:, :n]
-    kept = np.take_along_axis(item.reshape(-1, 2 * n), unseen_first, axis=1)
-    return _candidates(dataset, queries, np.repeat(queries.user, n), kept.ravel())
+def like_the_test(dataset: Dataset, queries: Queries, n: int, seed: int) -> Queries:
+    """As the published test is: one relevant item for each query, drawn from its own, and n others that the user does not have."""
+    random = np.random.default_rng(seed)
+    first = queries.bounds[:-1] + (random.random(len(queries)) * np.diff(queries.bounds)).astype(np.int64)
+    lists = []
+    for q, user in enumerate(queries.user):
+        own = dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]]
+        held = queries.relevant[queries.bounds[q] : queries.bounds[q + 1]]
+        others = np.setdiff1d(np.arange(dataset.n_items), np.concatenate([own, held]))
+        lists.append(random.choice(others, min(n, len(others)), replace=False))
+    single = replace(queries, bounds=np.arange(len(queries) + 1), relevant=queries.relevant[first])
+    users = np.repeat(queries.user, [len(items) for items in lists])
+    return replace(single, candidates=_candidates(dataset, single, users, np.concatenate(lists)))
 
 
 def _candidates(dataset: Dataset, queries: Queries, user: np.ndarray, item: np.ndarray) -> Lists:
@@ -180,7 +185,7 @@ def terminal(results: Sequence[dict[str, Any]]) -> str:
         k = result["settings"]["factors"]
         rows.append([f"EveryPair MF, k = {k}", *(f"{result['metrics'][metric]['value']:.4f}" for metric in metrics)])
         rows.append(["  95 %", *(f"{m['low']:.3f}-{m['high']:.3f}" for m in result["metrics"].values())])
-        parts.append(f"{result['row']}: trained in {result['seconds']['fit']:.1f} s, tuned in {result['seconds']['all']:.0f} s")
+        parts.append(f"{result['row']}: trained in {result['seconds']['fit']:.1f} s, {result['seconds']['all']:.0f} s with tuning")
         parts.append(table([" ", *metrics], rows))
         chosen = {key: value for key, value in result["settings"].items() if key != "random_state"}
         parts.append("  " + ", ".join(f"{key} {value:g}" for key, value in chosen.items()) + "\n")

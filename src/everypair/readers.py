@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from everypair.contexts import ItemId, Previous
 from everypair.feedback import Feedback
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
@@ -24,15 +25,33 @@ Score = Callable[[int, int], np.ndarray]
 class Reader(ABC):
     """A model, and columns as it takes them."""
 
-    has_bias = False  # the model itself prefers popular items where it knows nothing of a context
     takes_items = False
+    _across: np.ndarray | None = None  # the vectors of items, once the fit has ended
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
+    @property
+    def state(self) -> Any:
+        """What a fit leaves behind: another object after another fit."""
+        return vars(self.model).get("_towers")
+
+    def ended(self) -> None:
+        """The fit has ended: what does not change any more can be kept."""
+        self._across = np.ascontiguousarray(self.model.psi_.T)
+
+    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """Rows that the model can tell from others, given those of which any field is known; None for all."""
+        return of_fields()
+
+    def products(self, phi: np.ndarray) -> Score:
+        """The scores of rows with these vectors."""
+        across = self.model.psi_.T if self._across is None else self._across
+        return lambda start, stop: phi[start:stop] @ across
+
     def check(self, context: Any, item: Any) -> None:
         """Refuse recipes that the model cannot read."""
-        if not self.takes_items and any(type(recipe).__name__ != "ItemId" for recipe in item):
+        if not self.takes_items and any(not isinstance(recipe, ItemId) for recipe in item):
             raise ValueError(
                 f"{type(self.model).__name__} knows items by id alone: item=[ItemId()]; use FM or MFSI for attributes."
             )
@@ -50,15 +69,15 @@ class FeaturedReader(Reader):
 
     takes_items = True
 
-    @property
-    def has_bias(self) -> bool:  # type: ignore[override]
-        return isinstance(self.model, FM)
+    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """All, for a factorization machine: its item biases are there for everyone."""
+        return None if isinstance(self.model, FM) else of_fields()
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         self.model.fit(feedback, contexts=contexts, items=items, callback=callback)
 
     def scorer(self, contexts: Columns) -> Score:
-        return _products(self.model.context_vectors(contexts), self.model.psi_)
+        return self.products(self.model.context_vectors(contexts))
 
 
 class FactorizationReader(Reader):
@@ -66,14 +85,18 @@ class FactorizationReader(Reader):
 
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
-        if len(context) != 1:
+        self._refuse(len(context) != 1, context)
+
+    def _refuse(self, bad: bool, given: Any) -> None:
+        if bad:
             raise ValueError(
                 f"{type(self.model).__name__} takes one recipe with a single level per context, such as [UserId()], got "
-                f"{list(context)}. "
+                f"{list(given)}. "
                 f"Use FM or MFSI for several."
             )
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
+        self._refuse(len(contexts) != 1, contexts)
         levels = _levels(contexts, self.model)[0]
         self._row = np.full(levels.n + 1, -1)
         self._row[levels.codes] = np.arange(len(levels))
@@ -81,7 +104,7 @@ class FactorizationReader(Reader):
         self.model.fit(feedback, callback=callback)
 
     def scorer(self, contexts: Columns) -> Score:
-        return _products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]], self.model.psi_)
+        return self.products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]])
 
 
 class TensorReader(Reader):
@@ -89,24 +112,43 @@ class TensorReader(Reader):
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         levels = _levels(contexts, self.model)
-        self.model.fit(feedback, contexts=self._table(levels), levels=[column.n + 1 for column in levels], callback=callback)
+        table, sizes = self._table(levels), [column.n + 1 for column in levels]
+        self._met = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
+        self.model.fit(feedback, contexts=table, levels=sizes, callback=callback)
+
+    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """A product of vectors says nothing where one of them is of a level never met."""
+        table = self._table(_levels(contexts, self.model))
+        return np.all([met[column] for met, column in zip(self._met, table.T, strict=True)], axis=0)
 
     def scorer(self, contexts: Columns) -> Score:
-        return _products(self.model.context_vectors(self._table(_levels(contexts, self.model))), self.model.psi_)
+        return self.products(self.model.context_vectors(self._table(_levels(contexts, self.model))))
 
     @staticmethod
     def _table(levels: list[Levels]) -> np.ndarray:
         return np.stack([column.codes + 1 for column in levels], axis=1)
 
 
-class CoViewReader(Reader):
-    """The previous item."""
+class CountReader(Reader):
+    """Counts, which are those of all items where nothing is known."""
 
-    has_bias = True
+    @property
+    def state(self) -> Any:
+        return vars(self.model).get("popularity_", vars(self.model).get("counts_"))
+
+    def ended(self) -> None:
+        """There are no vectors."""
+
+    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
+        return None
+
+
+class CoViewReader(CountReader):
+    """The previous item."""
 
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
-        if [type(recipe).__name__ for recipe in context] != ["Previous"]:
+        if list(context) != [Previous()]:
             raise ValueError(f"CoView takes context=[Previous()], got {list(context)}.")
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
@@ -117,10 +159,8 @@ class CoViewReader(Reader):
         return lambda start, stop: self.model.scores_after(previous[start:stop])
 
 
-class PopularityReader(Reader):
+class PopularityReader(CountReader):
     """Nothing but how many there are."""
-
-    has_bias = True
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         self.model.fit(feedback)
@@ -145,8 +185,3 @@ def _levels(columns: Columns, model: Any) -> list[Levels]:
         if not isinstance(column, Levels):
             raise ValueError(f"{type(model).__name__} takes one level per context and recipe; {name!r} is not one. Use FM or MFSI.")
     return list(columns.values())
-
-
-def _products(phi: np.ndarray, psi: np.ndarray) -> Score:
-    across = np.ascontiguousarray(psi.T)
-    return lambda start, stop: phi[start:stop] @ across
