@@ -6,6 +6,8 @@
 ``models``: seconds per epoch of every model on event contexts.
 ``towers``: the same model as one tower and as a sum of towers.
 ``drift``: the reported objective after many epochs in float32 against a dense evaluation.
+``load``: seconds and memory from tables of a million and of five million events to a data set (each in a process of its own).
+``rank``: seconds and memory of the best 100 of 40,000 items for 30,000 users.
 """
 
 from __future__ import annotations
@@ -132,6 +134,77 @@ def drift(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
             print(f"{model.__name__}, {epochs} epochs: relative error of the reported objective {error:.1e}", flush=True)
 
 
+def load(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    """From Arrow, a Parquet file and a CSV file, with text ids, a timestamp and an attribute."""
+    import tempfile
+
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    random = np.random.default_rng(0)
+    for n in (1_000_000, 5_000_000):
+        user, item = (np.array([f"{letter}{j:06d}" for j in range(size)]) for letter, size in (("u", 100_000), ("i", 50_000)))
+        place = np.array(["DE", "FR", "US"])
+        table = pa.table({
+            "user": user[random.integers(0, len(user), n)], "item": item[random.integers(0, len(item), n)],
+            "time": random.integers(0, 10**9, n), "place": place[random.integers(0, 3, n)],
+        })  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            parquet.write_table(table, f"{folder}/events.parquet")
+            csv.write_csv(table, f"{folder}/events.csv")
+            print(f"{n:,} events, {table.nbytes / 1e6:.0f} MB", flush=True)
+            for kind in ("parquet", "csv"):
+                seconds, memory = apart(_load, f"{folder}/events.{kind}")
+                print(f"  {kind:<8} {seconds:5.2f} s, {memory:5.0f} MB more than before", flush=True)
+
+
+def _load(path: str) -> None:
+    ep.Dataset(path, timestamp="time")
+
+
+def rank(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
+    seconds, memory = apart(_rank, "")
+    print(f"30,000 users, 40,000 items, top 100: {seconds:.1f} s, {memory:.0f} MB more than before")
+
+
+def _rank(path: str) -> None:
+    from everypair.parallel import Workers
+    from everypair.ranking import rank
+
+    with Workers(2) as workers:
+        rank(lambda start, stop: PHI[start:stop] @ PSI.T, len(PHI), len(PSI), 100, workers)
+
+
+PHI, PSI = (np.random.default_rng(0).normal(size=(n, 64)).astype(np.float32) for n in (30_000, 40_000))
+
+
+def apart(run: Any, path: str) -> tuple[float, float]:
+    """Seconds and added peak memory (MB) of a second run, in a process of its own."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_measured, run, path).result()
+
+
+def _measured(run: Any, path: str) -> tuple[float, float]:
+    import time
+
+    before = _peak()
+    began = time.perf_counter()
+    run(path)  # also compiles, or finds what was compiled
+    first, peak = time.perf_counter() - began, _peak()
+    began = time.perf_counter()
+    run(path)
+    return min(first, time.perf_counter() - began), (peak - before) / 1e3
+
+
+def _peak() -> int:
+    """The most memory (kB) that this process has held; Linux."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=list(EXPERIMENTS))
@@ -144,7 +217,16 @@ def main() -> None:
     EXPERIMENTS[arguments.name](data, arguments.factors)
 
 
-EXPERIMENTS = {"fields": fields, "epoch": epoch, "start": start, "models": models, "towers": towers, "drift": drift}
+EXPERIMENTS = {
+    "fields": fields,
+    "epoch": epoch,
+    "start": start,
+    "models": models,
+    "towers": towers,
+    "drift": drift,
+    "load": load,
+    "rank": rank,
+}
 
 
 if __name__ == "__main__":

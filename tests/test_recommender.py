@@ -13,6 +13,7 @@ from logs import logs
 import everypair as ep
 from everypair.contexts import Description
 from everypair.moments import Moments
+from everypair.ranking import Lists
 
 COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "dtype": "float64", "regularization": 0.1}
 MODELS: dict[str, tuple[Any, list[Any]]] = {
@@ -212,6 +213,54 @@ def test_a_model_fitted_again_elsewhere(dataset: ep.Dataset) -> None:
         ep.Recommender(model).fit(dataset.subset(np.arange(50)))
         with pytest.raises(ValueError, match="a model of its own"):
             recommender.recommend([{}])
+
+
+def test_a_model_fitted_again_after_a_failed_callback(dataset: ep.Dataset) -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError
+
+    model = ep.MF(**COMMON)
+    recommender = ep.Recommender(model)
+    with pytest.raises(RuntimeError):
+        recommender.fit(dataset, callback=fails)
+    ep.Recommender(model).fit(dataset.subset(np.arange(50)))
+    with pytest.raises(ValueError, match="a model of its own"):
+        recommender.recommend([{}])
+
+
+def test_moments_of_other_users_are_refused() -> None:
+    first = ep.Dataset({"user": ["a", "a", "b"], "item": ["x", "y", "x"]})
+    other = ep.Dataset({"user": ["b", "c", "c"], "item": ["x", "y", "x"]})
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(first)
+    with pytest.raises(ValueError, match="other users or items"):
+        recommender.rank(Moments.of_users(other, [0]), 1)
+    recommender.rank(Moments.of_users(other, [0]).anonymous(), 1)
+    same = ep.Dataset({"user": ["a", "b"], "item": ["x", "y"]})
+    recommender.rank(Moments.of_users(same, [0]), 1)
+
+
+def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
+    from everypair.towers import Embedding, Product
+
+    context = Product(Embedding(2, "user"), Embedding(2, "previous"))
+    model = ep.Separable(context=context, item=Embedding(2), epochs=3, regularization=0.1)
+    recommender = ep.Recommender(model, [ep.UserId(), ep.Previous()]).fit(dataset)
+    watched = int(dataset.item[0])
+    popularity = np.bincount(dataset.item, minlength=dataset.n_items).astype(float)
+    popularity[watched] = -1.0
+    popular = np.argsort(-popularity, kind="stable")[:3]
+    ids, _ = recommender.recommend([{"history": [dataset.items[watched]]}], n=3)
+    assert ids[0].tolist() == [dataset.items[code] for code in popular]
+
+
+def test_candidates_are_checked(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.Popularity()).fit(dataset)
+    moments = Moments.of_users(dataset, [0, 1])
+    one = np.array([0]), np.array([1])
+    with pytest.raises(ValueError, match="a list for each of the 2 moments, got 1"):
+        recommender.rank(moments, 2, candidates=Lists(*one, np.array([0])))
+    with pytest.raises(ValueError, match="must not be negative"):
+        recommender.rank(moments.take(np.array([0])), 2, candidates=Lists(*one, np.array([-1])))
 
 
 def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -> None:

@@ -27,7 +27,7 @@ def made(name: str, dataset: ep.Dataset) -> Split:
     try:
         return SPLITTERS[name].split(dataset)
     except ValueError as error:
-        known = ("leave none", "three events", "cannot be cut", "counts each user", "enough events")
+        known = ("leave none", "three events", "cannot be cut", "counts them", "enough events")
         assume(not any(word in str(error) for word in known))
         raise
 
@@ -197,11 +197,12 @@ def test_a_given_split_of_categories_and_texts() -> None:
         ({"user": [], "item": []}, {"user": [1], "item": [1]}, "train has no events"),
         ({"user": [1], "item": [1]}, {"user": [1], "film": [1]}, "test has no column 'item'; it has 'user', 'film'"),
         ({"user": [1], "item": [1]}, {"user": ["1"], "item": [1]}, "values of the same types"),
+        ({"user": [1], "item": [1], "t": [1]}, {"user": [1], "item": [2]}, "test has no column 't'"),
     ],
 )
 def test_a_given_split_that_is_refused(train: Any, test: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        given_split(train, test)
+        given_split(train, test, timestamp="t" if "t" in train else None)
 
 
 def test_a_sample_of_the_events_after_a_cutoff() -> None:
@@ -213,8 +214,8 @@ def test_a_sample_of_the_events_after_a_cutoff() -> None:
 
 ERRORS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no times": (Cutoff(), {"timestamp": None}, "needs timestamps"),
-    "positions": (Cutoff(), {"timestamp": "position"}, "counts each user's events"),
-    "positions from 1": (Cutoff(), {"timestamp": "counted"}, "counts each user's events"),
+    "positions": (Cutoff(), {"timestamp": "position"}, "it counts them"),
+    "positions from 1": (Cutoff(), {"timestamp": "counted"}, "it counts them"),
     "a sample of text": (Cutoff(test=0.3, tune=0.3, sample="5"), {"timestamp": "t"}, "sample must be an integer"),  # type: ignore[arg-type]
     "one time": (Cutoff(), {"timestamp": "same"}, "too many are equal"),
     "nothing left": (ColdStart(test=0.6, tune=0.6), {"timestamp": "t"}, "leave none to train on"),
@@ -235,6 +236,18 @@ def test_what_cannot_be_split(case: str) -> None:
     }
     with pytest.raises((TypeError, ValueError), match=message):
         splitter.split(ep.Dataset(events, **options))
+
+
+def test_positions_are_told_from_times_before_events_are_left_out() -> None:
+    events = {"user": [1, 1, 1, 2, 2, 2], "item": [1, 2, 3] * 2, "t": [0, 1, 2] * 2, "stars": [5, 1, 5, 5, 5, 5]}
+    assert ep.Dataset(events, timestamp="t", rating="stars", at_least=3).time_counts
+    assert not ep.Dataset({"user": [1, 1], "item": [1, 2], "t": [7, 8]}, timestamp="t").time_counts
+
+
+def test_nothing_of_a_part_counts() -> None:
+    train, test = ({"user": [1, 1], "item": [1, 2], "stars": [stars] * 2} for stars in (5, 1))
+    with pytest.raises(ValueError, match="test has no events that count"):
+        given_split(train, test, rating="stars", at_least=3)
 
 
 def test_too_few_events_to_hold_any_out() -> None:

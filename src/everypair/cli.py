@@ -107,11 +107,15 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
     chosen = published.choose(data, rows)
     written = None if out is None else Results(out)
     results: list[dict[str, Any]] = []
-    with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
-        for row in chosen:
-            if written is not None:
-                written.keep(results)
-            results.append(published.run(row, data, trials, seed, progress.step))
+    try:
+        with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
+            for row in chosen:
+                if written is not None:
+                    written.keep(results)
+                results.append(published.run(row, data, trials, seed, progress.step))
+    except KeyboardInterrupt:
+        click.echo(published.terminal(results))
+        raise
     if written is not None:
         written.complete(results)
     click.echo(published.terminal(results))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ class UserId(Recipe):
     sides = ("context",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "user", LevelField(lambda moments: moments.user, dataset.n_users)
+        yield "user", LevelField(attrgetter("user"), dataset.n_users)
 
 
 @dataclass(frozen=True)
@@ -162,7 +163,7 @@ class Previous(Recipe):
         return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "previous", LevelField(lambda moments: moments.previous, dataset.n_items)
+        yield "previous", LevelField(attrgetter("previous"), dataset.n_items)
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,7 @@ class ItemId(Recipe):
     sides = ("item",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "item", LevelField(lambda catalogue: catalogue.item, dataset.n_items)
+        yield "item", LevelField(attrgetter("item"), dataset.n_items)
 
 
 @dataclass(frozen=True, init=False)

@@ -27,10 +27,14 @@ class Results:
 def write_atomically(path: Path, text: str) -> None:
     """Write beside it, then put it in place: a crash leaves the old file or the new one."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        _write(path, text)
     except OSError as error:
-        raise OSError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
+        raise OSError(f"{path} cannot be written: {error.strerror}. Choose another place, or make room.") from error
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)

@@ -38,8 +38,8 @@ class Moments:
     begin, end : arrays of integers
         The past of each moment: ``items[begin:end]``; ``begin`` is the beginning of a sequence.
     attributes : dict of Lookup
-    catalogue : Ids
-        Of the items: what their codes mean.
+    people, catalogue : Ids
+        Of users and items: what their codes mean.
     """
 
     user: np.ndarray
@@ -48,6 +48,7 @@ class Moments:
     begin: np.ndarray
     end: np.ndarray
     attributes: dict[str, Lookup]
+    people: Ids
     catalogue: Ids
 
     @classmethod
@@ -57,7 +58,7 @@ class Moments:
         user = dataset.user[events]
         attributes = {name: Lookup(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         attributes |= {name: Lookup(dataset.event_table[name], events) for name in dataset.event_table.column_names}
-        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.items)
+        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.users, dataset.items)
 
     @classmethod
     def of_users(cls, dataset: Dataset, users: Any) -> Moments:
@@ -67,7 +68,7 @@ class Moments:
         nothing = np.full(len(user), -1)
         attributes |= {name: Lookup(dataset.event_table[name], nothing) for name in dataset.event_table.column_names}
         begin, end = dataset.bounds[user], dataset.bounds[user + 1]
-        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.items)
+        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items)
 
     @classmethod
     def of_requests(cls, requests: Sequence[Mapping[str, Any]], dataset: Dataset) -> Moments:
@@ -98,7 +99,7 @@ class Moments:
         items = np.concatenate([np.empty(0, np.int32), *pasts]).astype(np.int32)
         said = [{name: value for name, value in request.items() if name not in (user, HISTORY)} for request in requests]
         attributes = {name: _lookup(name, dtype, said, users, dataset) for name, dtype in names.items()}
-        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.items)
+        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.users, dataset.items)
 
     def take(self, index: np.ndarray) -> Moments:
         """Some of the rows."""

@@ -20,6 +20,7 @@ from everypair.rows import Levels, with_none
 
 Columns = Mapping[str, Any]
 Score = Callable[[int, int], np.ndarray]
+Known = Callable[[], np.ndarray]
 
 
 class Reader(ABC):
@@ -40,10 +41,6 @@ class Reader(ABC):
         """The fit has ended: what does not change any more can be kept."""
         self._across = np.ascontiguousarray(self.model.psi_.T)
 
-    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """Rows that the model can tell from others, given those of which any field is known; None for all."""
-        return of_fields()
-
     def products(self, phi: np.ndarray) -> Score:
         """The scores of rows with these vectors."""
         across = self.model.psi_.T if self._across is None else self._across
@@ -60,8 +57,11 @@ class Reader(ABC):
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None: ...
 
     @abstractmethod
-    def scorer(self, contexts: Columns) -> Score:
-        """From a range of rows to the scores of all items."""
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+        """From a range of rows to the scores of all items; and the rows that the model can tell from others, None for all.
+
+        ``known`` gives the rows of which any field is known.
+        """
 
 
 class FeaturedReader(Reader):
@@ -69,15 +69,13 @@ class FeaturedReader(Reader):
 
     takes_items = True
 
-    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
-        """All, for a factorization machine: its item biases are there for everyone."""
-        return None if isinstance(self.model, FM) else of_fields()
-
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         self.model.fit(feedback, contexts=contexts, items=items, callback=callback)
 
-    def scorer(self, contexts: Columns) -> Score:
-        return self.products(self.model.context_vectors(contexts))
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+        """A factorization machine knows everyone, by its item biases; others, whose vector is not zero (a product may be)."""
+        phi = self.model.context_vectors(contexts)
+        return self.products(phi), None if isinstance(self.model, FM) else known() & phi.any(axis=1)
 
 
 class FactorizationReader(Reader):
@@ -103,8 +101,8 @@ class FactorizationReader(Reader):
         self._row[-1] = -1
         self.model.fit(feedback, callback=callback)
 
-    def scorer(self, contexts: Columns) -> Score:
-        return self.products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]])
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+        return self.products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]]), known()
 
 
 class TensorReader(Reader):
@@ -116,13 +114,11 @@ class TensorReader(Reader):
         self._met = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
         self.model.fit(feedback, contexts=table, levels=sizes, callback=callback)
 
-    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
         """A product of vectors says nothing where one of them is of a level never met."""
         table = self._table(_levels(contexts, self.model))
-        return np.all([met[column] for met, column in zip(self._met, table.T, strict=True)], axis=0)
-
-    def scorer(self, contexts: Columns) -> Score:
-        return self.products(self.model.context_vectors(self._table(_levels(contexts, self.model))))
+        met = np.all([met[column] for met, column in zip(self._met, table.T, strict=True)], axis=0)
+        return self.products(self.model.context_vectors(table)), met
 
     @staticmethod
     def _table(levels: list[Levels]) -> np.ndarray:
@@ -139,9 +135,6 @@ class CountReader(Reader):
     def ended(self) -> None:
         """There are no vectors."""
 
-    def known(self, contexts: Columns, of_fields: Callable[[], np.ndarray]) -> np.ndarray | None:
-        return None
-
 
 class CoViewReader(CountReader):
     """The previous item."""
@@ -154,9 +147,9 @@ class CoViewReader(CountReader):
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         self.model.fit(feedback, contexts=contexts["previous"].codes)
 
-    def scorer(self, contexts: Columns) -> Score:
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
         previous = contexts["previous"].codes
-        return lambda start, stop: self.model.scores_after(previous[start:stop])
+        return lambda start, stop: self.model.scores_after(previous[start:stop]), None
 
 
 class PopularityReader(CountReader):
@@ -165,8 +158,8 @@ class PopularityReader(CountReader):
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
         self.model.fit(feedback)
 
-    def scorer(self, contexts: Columns) -> Score:
-        return lambda start, stop: np.tile(self.model.popularity_, (stop - start, 1))
+    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+        return lambda start, stop: np.tile(self.model.popularity_, (stop - start, 1)), None
 
 
 def reader(model: Model) -> Reader:

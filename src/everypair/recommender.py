@@ -92,6 +92,8 @@ class Recommender:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
                 vars(self).update(before)
+            else:
+                self._state = read.state
             raise
         read.ended()
         self._state = read.state
@@ -100,7 +102,8 @@ class Recommender:
     def recommend(self, requests: Sequence[Mapping[str, Any]], n: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The best n items for each request, by id, and their scores; items of the request's history are left out.
 
-        A request says what is known: attributes by name, ``"history"`` (items, oldest first), or the ``"user"``.
+        A request says what is known: attributes by name, ``"history"`` (items, oldest first), or the user's id, named as in the
+        interactions. Where fewer than n items are left, names are filled up with None; n is at most that of all items.
         """
         moments = Moments.of_requests(requests, self.dataset_)
         items, scores = self.rank(moments, n)
@@ -114,18 +117,27 @@ class Recommender:
         n_items = self.dataset_.n_items
         seen = Lists(moments.begin, moments.end, moments.items) if exclude_seen else None
         n = min(check.integer("n", n, low=1), n_items)
+        if candidates is not None:
+            check.indices("candidates.items", candidates.items, n_items)
+            if not len(candidates.begin) == len(candidates.end) == len(moments):
+                raise ValueError(
+                    f"candidates must have a list for each of the {len(moments):,} moments, got {len(candidates.begin):,}."
+                )
         with Workers(thread_count(getattr(self.model, "n_threads", None))) as workers:
             return rank(self.scorer(moments), len(moments), n_items, n, workers, seen, candidates)
 
     def scorer(self, moments: Moments) -> Callable[[int, int], np.ndarray]:
         """A function from a range of moments to the scores of all items; popularity where nothing is known of a moment."""
-        if not moments.catalogue.same(self.dataset_.items):
-            raise ValueError("these moments are of other data than the recommender was fitted on: their items have other codes.")
+        known_users = bool((moments.user >= 0).any())
+        if not moments.catalogue.same(self.dataset_.items) or (known_users and not moments.people.same(self.dataset_.users)):
+            raise ValueError(
+                "these moments are of other data than the recommender was fitted on: codes mean other users or items. "
+                "Split one Dataset."
+            )
         if self._state is not None and self._read.state is not self._state:
             raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
         columns = self._contexts.columns(moments)
-        score = self._read.scorer(columns)
-        known = self._read.known(columns, lambda: self._contexts.known(moments))
+        score, known = self._read.scorer(columns, lambda: self._contexts.known(moments))
         if known is None or known.all():
             return score
 

@@ -48,6 +48,8 @@ class Dataset:
     bounds : array
         Where each user's events begin: those of user u are ``bounds[u]`` to ``bounds[u + 1]``.
     time, weight : arrays, or None
+    time_counts : bool
+        Whether timestamps are but positions in each user's history: no use for a cutoff in time.
     user_column : str
         What a request calls the user's id.
     user_table, item_table, event_table : Arrow tables
@@ -87,6 +89,8 @@ class Dataset:
         for option, name in asked.items():
             if not isinstance(name, str) and (name is not None or option in ("user", "item")):
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
+        if user == "history":
+            raise ValueError("the column of users must not be named 'history': in requests that means items. Rename it.")
         if user == item:
             raise ValueError(f"user and item must be two columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))
@@ -98,6 +102,7 @@ class Dataset:
         strength = None if weight is None else numbers(given["weight"], f"column {weight!r}")
         if strength is not None:
             check.refuse(f"column {weight!r}", strength <= 0, strength, "be greater than 0")
+        self.time_counts = False
         kept: Any = slice(None)
         if rating is not None and at_least is not None:
             least = check.number("at_least", at_least, low=-np.inf)
@@ -106,6 +111,8 @@ class Dataset:
         self.users, users_of = Ids.coded(given["user"], f"user ids (column {user!r} of interactions)")
         self.items, items_of = Ids.coded(given["item"], f"item ids (column {item!r} of interactions)")
         others = table.select([name for name in table.column_names if name not in asked.values()])
+        if time is not None:
+            self.time_counts = _counts(users_of, time)
         if not isinstance(kept, slice):  # ids of what is left
             used = [np.unique(codes[kept]) for codes in (users_of, items_of)]
             self.users, self.items = (Ids(ids.take(u)) for ids, u in zip((self.users, self.items), used, strict=True))
@@ -224,6 +231,14 @@ class Dataset:
         known = "".join(f"; {name}: {', '.join(table.column_names)}" for name, table in tables.items() if table.num_columns)
         order = f"; ordered by {self.timestamp}" if self.timestamp else "; in the order of rows"
         return f"Dataset({len(self):,} events, {self.n_users:,} users, {self.n_items:,} items{known}{order})"
+
+
+def _counts(user: np.ndarray, time: np.ndarray) -> bool:
+    """Whether times are but positions: they rise by one with each event of a user, for all of several users."""
+    order = np.lexsort((time, user))
+    user, time = user[order], time[order]
+    same = user[1:] == user[:-1]
+    return bool(same.any() and not same.all() and np.all(np.diff(time)[same] == 1))
 
 
 def _not_empty(argument: str, table: pa.Table) -> None:

@@ -1,8 +1,8 @@
 """Splits into what a model is trained on, what its settings are tuned on, and what it is judged by.
 
 The three scenarios of the paper (Section 6.2) and two more. What is held out is a set of :class:`Queries`: moments with what
-is known there, and the items that turned out to be relevant. Nothing known at a moment is of a later time, and no event is both
-trained on and held out.
+is known there, and the items that turned out to be relevant. No event is both trained on and held out; in the paper's scenarios
+nothing known at a moment is of a later time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from everypair.ranking import Lists
 
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
+NAMED = ("user", "item", "timestamp", "rating", "weight")  # options of Dataset that name columns
 
 
 @dataclass(frozen=True)
@@ -211,11 +212,10 @@ class Cutoff(Splitter):
     def _split(self, dataset: Dataset) -> Split:
         if dataset.time is None:
             raise ValueError("a cutoff in time needs timestamps: give Dataset(..., timestamp=...).")
-        position = np.arange(len(dataset)) - dataset.bounds[dataset.user]
-        if position.any() and np.array_equal(dataset.time - dataset.time[dataset.bounds[dataset.user]], position):
+        if dataset.time_counts:
             raise ValueError(
-                f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} counts each user's events: 0, 1, 2, ... "
-                f"Use LeaveLast()."
+                f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} rises by one with each of a user's events: "
+                f"it counts them. Use LeaveLast()."
             )
         n_tune, n_test = _counts(len(dataset), self.tune, self.test, "events")
         ordered = np.sort(dataset.time)
@@ -243,7 +243,7 @@ class Cutoff(Splitter):
 
 @dataclass(frozen=True)
 class RandomPerUser(Splitter):
-    """Of each user's events, random shares are tuned and tested on; what is known is the rest.
+    """Of each user's events, random shares are tuned and tested on; what is known is the rest, whatever its time.
 
     Parameters
     ----------
@@ -288,7 +288,8 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     """
     repeats = check.choice("repeats", options.pop("repeats", "keep"), REPEATS)
     share = check.number("tune_share", tune_share, low=0.0, high=0.9)
-    together = _together({"train": train, "tune": tune, "test": test}, [options.get(name, name) for name in ("user", "item")])
+    columns = [options.get(name, name if name in ("user", "item") else None) for name in NAMED]
+    together = _together({"train": train, "tune": tune, "test": test}, [name for name in columns if name is not None])
     dataset = Dataset(together, **options)
     part = np.asarray(dataset.event_table[PART].to_numpy())
     dataset.event_table = dataset.event_table.drop_columns([PART])
@@ -306,17 +307,20 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
         part = np.where((part == 0) & (rank < np.minimum(np.round(share * length), length - 1)), 1, part)
         if share > 0 and not np.any(part == 1):
             dataset.notes.append(f"nothing is held out to tune on: no user has enough events for a share of {share:g}.")
+    for number, name in ((0, "train"), (2, "test")):
+        if not np.any(part == number):
+            raise ValueError(f"{name} has no events that count. {' '.join(dataset.notes)}")
     return _by_part("given", dataset, part)
 
 
-def _together(parts: dict[str, Any], ids: list[str]) -> pa.Table:
+def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:
     """The tables of all parts as one, with the columns they share, and a last one that tells them apart."""
     tables = {}
     for number, (name, source) in enumerate(parts.items()):
         if source is None and name == "tune":
             continue
-        table = as_table(name, source, ids)
-        for column in ids:
+        table = as_table(name, source, needed[:2])
+        for column in needed:
             if column not in table.column_names:
                 raise ValueError(f"{name} has no column {column!r}; it has {', '.join(map(repr, table.column_names)) or 'none'}.")
         if not len(table):

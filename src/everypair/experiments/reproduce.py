@@ -203,13 +203,14 @@ def findings(results: dict[str, Any]) -> list[dict[str, str]]:
     cold, offline, instant = results["scenarios"]
     strangers = {model["name"]: model["metrics"] for model in cold["models"]}
     others = [strangers[name][metric] for name in ("iCD-MF", "Coview") for metric in METRICS]
-    raised = [m for m in others if m["relative_low"] > 1]
+    raised = any(m["relative_low"] > 1 for m in others)
+    level = all(m["relative_high"] <= 1 for m in others)
     ratios = [one["ratio_operations"] for one in results["cost"]["paper"]]
     return [
         _found("Cold start: iCD-FM A is clearly above Popularity, MF and Coview.", cold),
         {
             "finding": "Cold start: iCD-MF and Coview are not above Popularity.",
-            "verdict": "no" if raised else "yes",
+            "verdict": "no" if raised else "yes" if level else "undecided",
             "why": f"{min(m['relative'] for m in others):.2f} to {max(m['relative'] for m in others):.2f} times Popularity",
         },
         _found("Offline: iCD-FM A+P+U is best.", offline),
@@ -217,7 +218,7 @@ def findings(results: dict[str, Any]) -> list[dict[str, str]]:
         {
             "finding": "Conventional CD needs about four orders of magnitude more operations at the paper's size.",
             "verdict": "yes" if min(ratios) > 3_000 and max(ratios) < 300_000 else "no",
-            "why": f"{min(ratios):.2g} to {max(ratios):.2g} times as many",
+            "why": " to ".join(f"{float(f'{ratio:.2g}'):,.0f}" for ratio in (min(ratios), max(ratios))) + " times as many",
         },
     ]
 

@@ -8,6 +8,12 @@ from everypair.kernels.jit import leaf
 
 
 @leaf
+def derivative(x, own, w, pairwise):
+    """How far a weight moves the scores of a row: ``base + slope * other`` for each entry of the other side."""
+    return (x * (own - x * w), x) if pairwise else (x, 0.0 * x)
+
+
+@leaf
 def sweep(indptr, rows, values, penalty, w, own, other, pairwise, scores, weight, target):
     """Exact steps on the weights of one side's features in one dimension, one after the other; returns the pairs visited.
 
@@ -24,8 +30,7 @@ def sweep(indptr, rows, values, penalty, w, own, other, pairwise, scores, weight
         for p in range(indptr[j], indptr[j + 1]):
             r = rows[p]
             x = values[p]
-            base = x * (own[r] - x * before) if pairwise else x
-            slope = x if pairwise else 0.0
+            base, slope = derivative(x, own[r], before, pairwise)
             for i in range(n):
                 d = base + slope * other[i]
                 gradient += (weight[r, i] * scores[r, i] - target[r, i]) * d
@@ -38,8 +43,7 @@ def sweep(indptr, rows, values, penalty, w, own, other, pairwise, scores, weight
         for p in range(indptr[j], indptr[j + 1]):
             r = rows[p]
             x = values[p]
-            base = x * (own[r] - x * before) if pairwise else x
-            slope = x if pairwise else 0.0
+            base, slope = derivative(x, own[r], before, pairwise)
             for i in range(n):
                 scores[r, i] += (base + slope * other[i]) * step
             if pairwise:
