@@ -27,6 +27,10 @@ class Progress:
         self._bar = tqdm(total=total, desc=label, unit=unit, delay=DELAY, leave=False, disable=not watched)
         self._begun: float | None = None
 
+    def advance(self, n: int) -> None:
+        """So many more are done."""
+        self._bar.update(n)
+
     def step(self, text: str) -> None:
         """The next step begins: what it is; the one before it is done."""
         if self._begun is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from everypair.kernels.topn import only, top_n, without
 from everypair.parallel import Workers, one_blas_thread
+from everypair.progress import Progress
 
 SCORES_AT_ONCE = 2_000_000  # scores that a thread holds
 
@@ -53,7 +54,8 @@ def rank(
             if exclude is not None:
                 without(scores, exclude.begin[start:stop], exclude.end[start:stop], exclude.items)
             top_n(0, len(scores), scores, ids[start:stop], best[start:stop])
+            progress.advance(stop - start)
 
-    with one_blas_thread():
+    with one_blas_thread(), Progress(n_rows, "ranking", unit="row") as progress:
         workers.run(some, range(-(-n_rows // step) + 1))
     return ids, best
