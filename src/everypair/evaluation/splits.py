@@ -300,7 +300,8 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
             first[part == number] = dataset.subset(part == number).first_of_pair()
         if not first.all():
             dataset.notes.append(f"{_count(int((~first).sum()), 'event')} left out: a later one of the same user and item.")
-        dataset, part = _noted(dataset.subset(first), dataset.notes), part[first]
+        notes, dataset, part = dataset.notes, dataset.subset(first), part[first]
+        dataset.notes = notes
     if tune is None:
         rank = _random_rank(dataset, seed, of=part == 0)
         length = np.bincount(dataset.user[part == 0], minlength=dataset.n_users)[dataset.user]
@@ -332,11 +333,6 @@ def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:
         return pa.concat_tables([table.select(shared) for table in tables.values()], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TypeError(f"train and test must hold the same columns with values of the same types: {error}") from error
-
-
-def _noted(dataset: Dataset, notes: list[str]) -> Dataset:
-    dataset.notes = notes
-    return dataset
 
 
 def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
