@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -17,11 +18,24 @@ class Results:
 
     def keep(self, results: Any) -> None:
         """What there is so far; an error if it cannot be written, before anything is lost."""
-        write_atomically(self.partial, json.dumps(results, indent=1) + "\n")
+        write_atomically(self.partial, as_json(results))
 
     def complete(self, results: Any) -> None:
-        write_atomically(self._path, json.dumps(results, indent=1) + "\n")
+        write_atomically(self._path, as_json(results))
         self.partial.unlink(missing_ok=True)
+
+
+def as_json(results: Any) -> str:
+    """JSON that every reader takes: null for numbers that are not finite."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(entry) for key, entry in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(entry) for entry in value]
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return json.dumps(plain(results), indent=1, allow_nan=False) + "\n"
 
 
 def write_atomically(path: Path, text: str) -> None:
