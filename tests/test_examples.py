@@ -72,7 +72,7 @@ def exact(example: Any, feedback: ep.Feedback, arguments: Any, p: dict[str, np.n
         columns.append(example.scores(p, *described(arguments)).ravel() - base)
         value[index] = 0.0
     X = np.array(columns).T
-    alpha, b, unobserved = (x.ravel() for x in reference._dense(feedback))
+    alpha, b, unobserved = (x.ravel() for x in reference.dense(feedback))
     weight = alpha + 0.2 * unobserved
     A = X.T @ (weight[:, None] * X) + 0.1 * np.eye(X.shape[1])
     return np.linalg.solve(A, X.T @ (b - weight * base)).reshape(value.shape)

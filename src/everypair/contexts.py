@@ -100,7 +100,7 @@ class PastField(Field):
         return met[rows.end] > met[self._begin(rows)]
 
     def _begin(self, rows: Moments) -> np.ndarray:
-        return np.maximum(rows.begin, rows.end - self._window.last) if self._window.last else rows.begin
+        return self._window.first(rows.begin, rows.end)
 
 
 class AttributeField(Field):

@@ -32,6 +32,10 @@ class Window(NamedTuple):
     decay: float
     normalize: str
 
+    def first(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Where what counts of each past begins."""
+        return np.maximum(begin, end - self.last) if self.last else begin
+
 
 class HistoryField(Field):
     """A feature per item: how much of a row's past it makes up.
@@ -56,22 +60,21 @@ class HistoryField(Field):
     ) -> None:
         self.shape = (len(end), n_items)
         self.window = window
-        self._items, self._bounds, self._begin, self._end = items, bounds, begin, end
+        self._items, self._begin, self._end = items, begin, end
+        self._sequences = Compressed(bounds, items, 1.0)
         self._position = np.where(end > begin, end - 1, -1)
-        counted = end - begin if not window.last else np.minimum(end - begin, window.last)
+        counted = end - window.first(begin, end)
         total = counted.astype(np.float64)
         if window.decay < 1:
             total = np.expm1(counted * np.log(window.decay)) / (window.decay - 1)
         exponent = {"sqrt": -0.5, "mean": -1.0, "none": 0.0}[window.normalize]
         self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)
         self._last = window.last or max(len(items), 1)  # longer than any sequence: nothing ever leaves
-        self._ranges: dict[int, np.ndarray] = {}
 
     @property
     def n_events(self) -> int:
         """Past events of all rows: the non-zeros of the matrix, if none repeats."""
-        counted = self._end - self._begin
-        return int((np.minimum(counted, self.window.last) if self.window.last else counted).sum())
+        return int((self._end - self.window.first(self._begin, self._end)).sum())
 
     @cached_property
     def _by_item(self) -> Compressed:
@@ -83,7 +86,7 @@ class HistoryField(Field):
     def _squares(self) -> tuple[Values, Values]:
         """Weights with which events enter and leave the sums of squares."""
         enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
-        again = kernels.square_coefficients(self._bounds, self._items, self.shape[1], self.window.decay, self._last, enter, leave)
+        again = kernels.square_coefficients(*self._sequences.arrays[:2], self.shape[1], self.window.decay, self._last, enter, leave)
         return (enter, leave) if again else (1.0, self.window.decay ** (2 * self._last))
 
     @property
@@ -92,7 +95,9 @@ class HistoryField(Field):
 
     def take(self, index: np.ndarray) -> HistoryField:
         """Some of the rows."""
-        return HistoryField(self._items, self._bounds, self._begin[index], self._end[index], self.shape[1], self.window)
+        return HistoryField(
+            self._items, self._sequences.arrays[0], self._begin[index], self._end[index], self.shape[1], self.window
+        )
 
     def toarray(self) -> np.ndarray:
         return np.stack([self.multiply(column, SERIAL) for column in np.eye(self.shape[1])], axis=1)
@@ -120,8 +125,9 @@ class HistoryField(Field):
     ) -> np.ndarray:
         self.visits += len(self._items) + self.shape[0]
         sums = np.empty(len(self._items))
-        bounds = self._split(workers)
-        workers.run(kernels.running, bounds, self._bounds, self._items, v, decay, self._last, *coefficients, sums)
+        sequences = self._sequences
+        arguments = (*sequences.arrays[:2], v, decay, self._last, *coefficients, sums)
+        workers.run(kernels.running, sequences.ranges(workers), *arguments)
         out = np.empty(self.shape[0], v.dtype)
         workers.run(kernels.take_at, workers.even(len(out)), self._position, sums, scale, out)
         return out
@@ -132,11 +138,6 @@ class HistoryField(Field):
         self.visits += len(self._items) + self.shape[0]
         sums = np.zeros(len(self._items))
         kernels.add_at(self._position, z, scale, sums)
-        workers.run(kernels.running_back, self._split(workers), self._bounds, decay, self._last, *coefficients, sums)
+        arguments = (self._sequences.arrays[0], decay, self._last, *coefficients, sums)
+        workers.run(kernels.running_back, self._sequences.ranges(workers), *arguments)
         return self._by_item.apply(columns.multiply, sums, workers).astype(z.dtype, copy=False)
-
-    def _split(self, workers: Workers) -> np.ndarray:
-        """Ranges of sequences for the threads."""
-        if workers.n_threads not in self._ranges:
-            self._ranges[workers.n_threads] = workers.split(self._bounds)
-        return self._ranges[workers.n_threads]

@@ -81,20 +81,12 @@ class FeaturedReader(Reader):
 class FactorizationReader(Reader):
     """One column of levels, each a context of its own."""
 
-    def check(self, context: Any, item: Any) -> None:
-        super().check(context, item)
-        self._refuse(len(context) != 1, context)
-
-    def _refuse(self, bad: bool, given: Any) -> None:
-        if bad:
-            raise ValueError(
-                f"{type(self.model).__name__} takes one recipe with a single level per context, such as [UserId()], got "
-                f"{list(given)}. "
-                f"Use FM or MFSI for several."
-            )
-
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
-        self._refuse(len(contexts) != 1, contexts)
+        if len(contexts) != 1:
+            raise ValueError(
+                f"{type(self.model).__name__} takes one recipe with a single level per context, such as [UserId()], got the fields "
+                f"{', '.join(contexts)}. Use FM or MFSI for several."
+            )
         levels = _levels(contexts, self.model)[0]
         self._row = np.full(levels.n + 1, -1)
         self._row[levels.codes] = np.arange(len(levels))

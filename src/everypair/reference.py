@@ -84,7 +84,7 @@ def objective(
     penalties: Penalties | None = None,
 ) -> ObjectiveValue:
     """The loss of Section 3.3 and its parts, summed over every pair."""
-    alpha, b, unobserved = _dense(feedback)
+    alpha, b, unobserved = dense(feedback)
     explicit = float(np.sum(alpha * scores**2 - 2 * b * scores)) + feedback.constant
     implicit = alpha0 * float(np.sum(unobserved * scores**2))
     l2 = 0.0
@@ -109,7 +109,7 @@ def coordinate_descent(
     linear in each parameter.
     """
     p = {letter: np.array(value, float) for letter, value in parameters.items()}
-    alpha, b, unobserved = _dense(feedback)
+    alpha, b, unobserved = dense(feedback)
     weight = alpha + alpha0 * unobserved
     for letter, index in order:
         theta = p[letter][index]
@@ -125,7 +125,7 @@ def coordinate_descent(
     return p
 
 
-def _dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``alpha``, ``alpha y`` and the unobserved part of ``m_c n_i``, for every pair."""
     m, n = feedback.weights()
     alpha, b = np.zeros(feedback.shape), np.zeros(feedback.shape)

@@ -168,7 +168,7 @@ class Rows:
         """Columns as fields of features, levels as one feature each; by default all, or the row itself where there is none."""
         if not names and not self.columns:
             index = self.checked_index()
-            return Features({self.name: _one_hot(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
+            return Features({self.name: one_hot(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
     def pick(self, table: np.ndarray) -> np.ndarray:
@@ -206,7 +206,7 @@ class Rows:
     @staticmethod
     def _field(name: str, column: Column) -> Field:
         if isinstance(column, Levels):
-            return as_field(name, _one_hot(column.codes, column.n))
+            return as_field(name, one_hot(column.codes, column.n))
         return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
 
 
@@ -350,7 +350,7 @@ def _take(column: Column, index: np.ndarray) -> Column:
     return cast(Levels | SparseField | DenseField, column).take(index)
 
 
-def _one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
+def one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
     """A feature per level; a row without a level has none."""
     there = codes >= 0
     return sp.csr_array((np.ones(int(there.sum())), codes[there], np.append(0, np.cumsum(there))), shape=(len(codes), n))

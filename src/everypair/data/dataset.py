@@ -102,28 +102,21 @@ class Dataset:
         strength = None if weight is None else numbers(given["weight"], f"column {weight!r}")
         if strength is not None:
             check.refuse(f"column {weight!r}", strength <= 0, strength, "be greater than 0")
-        self.time_counts = False
-        kept: Any = slice(None)
-        if rating is not None and at_least is not None:
-            least = check.number("at_least", at_least, low=-np.inf)
-            kept = numbers(given["rating"], f"column {rating!r}") >= least
-            self._note(int((~kept).sum()), "event", "is", "are", f"left out: {rating} below {at_least:g}.")
         self.users, users_of = Ids.coded(given["user"], f"user ids (column {user!r} of interactions)")
         self.items, items_of = Ids.coded(given["item"], f"item ids (column {item!r} of interactions)")
         others = table.select([name for name in table.column_names if name not in asked.values()])
-        if time is not None:
-            self.time_counts = _counts(users_of, time)
-        if not isinstance(kept, slice):  # ids of what is left
-            used = [np.unique(codes[kept]) for codes in (users_of, items_of)]
-            self.users, self.items = (Ids(ids.take(u)) for ids, u in zip((self.users, self.items), used, strict=True))
-            users_of, items_of = (np.searchsorted(u, c[kept]) for u, c in zip(used, (users_of, items_of), strict=True))
-            others = others.filter(pa.array(kept))
-            time, strength = (None if values is None else values[kept] for values in (time, strength))
-        if len(users_of) == 0:
-            raise ValueError(
-                f"interactions must hold an event that counts, but {rating!r} is below {at_least:g} in all {len(table):,}."
-            )
-        self._sort(users_of, items_of, time, strength, others)
+        order = self._sort(users_of, items_of, time, strength, others)
+        self.time_counts = self._positions()
+        if rating is not None and at_least is not None:
+            least = check.number("at_least", at_least, low=-np.inf)
+            kept = numbers(given["rating"], f"column {rating!r}") >= least
+            if not kept.any():
+                raise ValueError(
+                    f"interactions must hold an event that counts, but {rating!r} is below {at_least:g} in all {len(table):,}."
+                )
+            self._note(int((~kept).sum()), "event", "is", "are", f"left out: {rating} below {at_least:g}.")
+            self._keep(np.flatnonzero(kept[order]))
+            self._forget()
         if repeats == "drop":
             first = self.first_of_pair()
             self._note(int((~first).sum()), "event", "is", "are", "left out: a later one of the same user and item.")
@@ -138,8 +131,8 @@ class Dataset:
 
     def _sort(
         self, user: np.ndarray, item: np.ndarray, time: np.ndarray | None, weight: np.ndarray | None, others: pa.Table
-    ) -> None:
-        """By user, then time, then row."""
+    ) -> np.ndarray:
+        """By user, then time, then row; returns the rows in that order."""
         by_time = np.arange(len(user)) if time is None else np.argsort(time, kind="stable")
         self.bounds = compress(user, len(self.users))
         order = np.empty_like(by_time)
@@ -147,6 +140,20 @@ class Dataset:
         self.user, self.item = (codes[order].astype(np.int32, copy=False) for codes in (user, item))
         self.time, self.weight = (None if values is None else values[order] for values in (time, weight))
         self.event_table = others.take(pa.array(order)) if others.num_columns else others
+        return order
+
+    def _positions(self) -> bool:
+        """Whether times are but positions: they rise by one with each event of a user, for all of several users."""
+        same = self.user[1:] == self.user[:-1]
+        return self.time is not None and bool(same.any() and not same.all() and np.all(np.diff(self.time)[same] == 1))
+
+    def _forget(self) -> None:
+        """Users and items without events."""
+        users, user = np.unique(self.user, return_inverse=True)
+        items, item = np.unique(self.item, return_inverse=True)
+        self.users, self.items = Ids(self.users.take(users)), Ids(self.items.take(items))
+        self.user, self.item = user.astype(np.int32, copy=False), item.astype(np.int32, copy=False)
+        self.bounds = compress(self.user, len(self.users))
 
     def _keep(self, index: np.ndarray) -> None:
         """Only these events, in their order."""
@@ -195,9 +202,14 @@ class Dataset:
     def n_items(self) -> int:
         return len(self.items)
 
+    @property
+    def pairs(self) -> np.ndarray:
+        """A number for the user and item of each event: equal for equal ones, in the order of users, then items."""
+        return self.user.astype(np.int64) * self.n_items + self.item
+
     def first_of_pair(self) -> np.ndarray:
         """For each event, whether it is the first one of its user and item."""
-        key = self.user.astype(np.int64) * self.n_items + self.item
+        key = self.pairs
         order = np.argsort(key, kind="stable")
         first = np.ones(len(key), bool)
         first[order[1:]] = key[order[1:]] != key[order[:-1]]
@@ -207,8 +219,7 @@ class Dataset:
         """The events that a model is trained on, and their confidence: with ``repeats="sum"`` the first of each user and item."""
         if self.repeats != "sum":
             return np.arange(len(self)), 1.0 if self.weight is None else self.weight
-        key = self.user.astype(np.int64) * self.n_items + self.item
-        _, first, pair = np.unique(key, return_index=True, return_inverse=True)
+        _, first, pair = np.unique(self.pairs, return_index=True, return_inverse=True)
         order = np.argsort(first)
         return first[order], np.bincount(pair, self.weight)[order].astype(np.float64)
 
@@ -231,14 +242,6 @@ class Dataset:
         known = "".join(f"; {name}: {', '.join(table.column_names)}" for name, table in tables.items() if table.num_columns)
         order = f"; ordered by {self.timestamp}" if self.timestamp else "; in the order of rows"
         return f"Dataset({len(self):,} events, {self.n_users:,} users, {self.n_items:,} items{known}{order})"
-
-
-def _counts(user: np.ndarray, time: np.ndarray) -> bool:
-    """Whether times are but positions: they rise by one with each event of a user, for all of several users."""
-    order = np.lexsort((time, user))
-    user, time = user[order], time[order]
-    same = user[1:] == user[:-1]
-    return bool(same.any() and not same.all() and np.all(np.diff(time)[same] == 1))
 
 
 def _not_empty(argument: str, table: pa.Table) -> None:

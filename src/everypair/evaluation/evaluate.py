@@ -93,7 +93,7 @@ def evaluate(
     if isinstance(metrics, str) or not len(metrics):
         raise TypeError(f"metrics must be a list such as ['recall@10', 'ndcg@10'], got {metrics!r}.")
     wanted = {spec: formulas.parse(spec) for spec in metrics}
-    queries, notes = queries.unseen() if exclude_seen else (queries, [])
+    queries, notes = queries.unseen if exclude_seen else (queries, [])
     if not len(queries):
         raise ValueError(f"nothing is left to evaluate. {' '.join(notes)}")
     longest = max(k for _, k in wanted.values())

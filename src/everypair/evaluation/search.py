@@ -2,9 +2,9 @@ r"""A small search for settings, on the tuning part of a split alone.
 
 What matters most is the weight :math:`\alpha_0` of unobserved pairs and L2. With L2 that grows with the weight of a feature
 (``regularization_exponent=1``), the weight of a row is its observed pairs and :math:`\alpha_0` times all its pairs, so that the
-best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that do not: :math:`\alpha_0`, and the
-*shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed one. It is L2 in units of
-observed pairs.
+best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that depend less on each other:
+:math:`\alpha_0`, and the *shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed
+one. It is L2 in units of observed pairs.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def search(
     low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
     explored = 1 + trials // 2
     points = [(low + high) / 2, *(low + (high - low) * qmc.Halton(len(space), rng=seed).random(explored - 1))]
+    pairs = make({}).pairs_per_event(split.train) if SHRINKAGE in space else 0.0
     found, best = Found(), points[0]
     for number in range(trials):
         if number < explored:
@@ -97,7 +98,7 @@ def search(
         else:
             reach = (high - low) / 6 * (1 - (number - explored) / (2 * (trials - explored)))
             point = np.clip(best + reach * random.normal(size=len(space)), low, high)
-        settings = _settings(dict(zip(space, np.exp(point), strict=True)), make, split)
+        settings = _settings(dict(zip(space, np.exp(point), strict=True)), pairs)
         recommender = make(settings)
         found.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
         fitted(recommender)
@@ -106,10 +107,9 @@ def search(
     return found
 
 
-def _settings(point: dict[str, float], make: Callable[[dict[str, float]], Recommender], split: Split) -> dict[str, float]:
-    """Arguments of the model, with three digits."""
+def _settings(point: dict[str, float], pairs: float) -> dict[str, float]:
+    """Arguments of the model, with three digits; ``pairs`` for each event."""
     if SHRINKAGE in point:
-        pairs = make({}).pairs_per_event(split.train)
         point["regularization"] = point.pop(SHRINKAGE) / (1 + point["unobserved_weight"] * pairs)
     return {name: float(f"{value:.3g}") for name, value in point.items()}
 

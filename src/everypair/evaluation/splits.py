@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,12 @@ class Queries:
             return self
         return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
 
+    @cached_property
     def unseen(self) -> tuple[Queries, list[str]]:
-        """Without relevant items that the past holds already, and without queries that have no others."""
+        """Without relevant items that the past holds already, and without queries that have no others; and notes on those.
+
+        Kept, since a search evaluates the same queries again and again.
+        """
         m = self.moments
         n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
         owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
@@ -355,7 +360,7 @@ def _of_events(dataset: Dataset, events: np.ndarray) -> Queries:
 
 def _queries(dataset: Dataset, events: np.ndarray, moments: Moments) -> Queries:
     """A query for each user of these events (a mask), with their distinct items; ``moments`` are those users', in order."""
-    pairs = np.unique(dataset.user[events].astype(np.int64) * dataset.n_items + dataset.item[events])
+    pairs = np.unique(dataset.pairs[events])
     users, counts = np.unique(pairs // dataset.n_items, return_counts=True)
     return Queries(moments, users, np.append(0, np.cumsum(counts)), pairs % dataset.n_items)
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
+from everypair.experiments.common import rounded
+
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 34, 58
 
@@ -49,7 +51,7 @@ def paired_bars(title: str, labels: Sequence[str], pairs: Sequence[tuple[float, 
         for side, (value, name, kind) in enumerate(zip(pair, names, ("conventional", "icd"), strict=True)):
             x, width = LEFT + room * (j + 0.14 + 0.37 * side), room * 0.35
             parts.append(_bar(x, scale(value), width, kind, f"{name}, {label}: {value:,.4g}"))
-            parts.append(f'<text class="value" x="{x + width / 2:.1f}" y="{scale(value) - 5:.1f}">{_short(value)}</text>')
+            parts.append(f'<text class="value" x="{x + width / 2:.1f}" y="{scale(value) - 5:.1f}">{rounded(value)}</text>')
         parts.append(_label(LEFT + room * (j + 0.5), label))
     parts.append(_legend([(names[0], "conventional"), (names[1], "icd")]))
     return _svg(title, parts)
@@ -140,7 +142,3 @@ def _step(top: float) -> float:
 
 def _power(power: int) -> str:
     return f'10<tspan dy="-5" font-size="8">{power}</tspan>'
-
-
-def _short(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"

@@ -23,6 +23,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
+def rounded(value: float) -> str:
+    """With two digits that count: more would say more than is known."""
+    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"
+
+
 def stop_if_interrupted(recommender: Recommender) -> None:
     """A fit that is interrupted leaves a model; an experiment ends."""
     if getattr(recommender.model, "stop_reason_", None) == "interrupt":

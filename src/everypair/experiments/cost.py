@@ -20,7 +20,8 @@ from everypair.history import HistoryField
 from everypair.kernels.conventional import sweep
 from everypair.models import FM
 from everypair.moments import Moments
-from everypair.rows import Levels
+from everypair.reference import dense
+from everypair.rows import Levels, one_hot
 
 CONTEXTS: dict[str, list[Recipe]] = {
     "P": [Previous()],
@@ -194,10 +195,8 @@ class Conventional:
         self.b = np.zeros(1)
         self.linear = [np.zeros(matrix.shape[1]) for matrix in self.matrices]
         self.factors = [random.normal(0.0, std, (model.factors, matrix.shape[1])) for matrix in self.matrices]
-        self.weight = np.full(feedback.shape, model.unobserved_weight)
-        self.target = np.zeros(feedback.shape)
-        cells = feedback.rows, feedback.by_context.indices
-        self.weight[cells], self.target[cells] = feedback.alpha, feedback.b
+        alpha, self.target, unobserved = dense(feedback)
+        self.weight = alpha + model.unobserved_weight * unobserved
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -238,8 +237,4 @@ class Conventional:
 
 def _matrix(column: Any) -> Any:
     """A column's features as a matrix."""
-    if isinstance(column, Levels):
-        there = column.codes >= 0
-        cells = np.flatnonzero(there), column.codes[there]
-        return sp.csc_array((np.ones(int(there.sum())), cells), shape=(len(column), column.n))
-    return sp.csc_array(column.toarray())
+    return sp.csc_array(one_hot(column.codes, column.n) if isinstance(column, Levels) else column.toarray())

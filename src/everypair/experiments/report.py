@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from everypair.experiments import charts
-from everypair.experiments.common import table
+from everypair.experiments.common import rounded, table
 
 NAMES = {"recall@100": "Recall@100", "ndcg@100": "NDCG@100"}
 
@@ -116,17 +116,13 @@ def _cost_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             cost["context"], f"{cost['contexts']:,}", f"{cost['items']:,}",
-            f"{cost['cd_operations']:.2e}", f"{cost['icd_operations']:.2e}", _seconds(cost['ratio_operations']),
-            _seconds(cost["cd_seconds"]), _seconds(cost["icd_seconds"]), _seconds(cost['ratio_seconds']),
+            f"{cost['cd_operations']:.2e}", f"{cost['icd_operations']:.2e}", rounded(cost['ratio_operations']),
+            rounded(cost["cd_seconds"]), rounded(cost["icd_seconds"]), rounded(cost['ratio_seconds']),
             "extrapolated" if cost["extrapolated"] else "measured",
         ]
         for cost in (*results["cost"]["measured"], *results["cost"]["paper"])
     ]  # fmt: skip
     return header, rows
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]], top: int | None = None) -> str:

@@ -13,7 +13,7 @@ from everypair.data import Dataset
 from everypair.evaluation import Evaluation, Split, evaluate
 from everypair.evaluation.search import Found, search
 from everypair.experiments import cost
-from everypair.experiments.common import environment, stop_if_interrupted
+from everypair.experiments.common import environment, rounded, stop_if_interrupted
 from everypair.experiments.lineups import POPULARITY, SPACE, Contender, Scenario, scenarios
 from everypair.models.tower_model import TowerModel
 from everypair.recommender import Recommender
@@ -218,7 +218,7 @@ def findings(results: dict[str, Any]) -> list[dict[str, str]]:
         {
             "finding": "Conventional CD needs about four orders of magnitude more operations at the paper's size.",
             "verdict": "yes" if min(ratios) > 3_000 and max(ratios) < 300_000 else "no",
-            "why": " to ".join(f"{float(f'{ratio:.2g}'):,.0f}" for ratio in (min(ratios), max(ratios))) + " times as many",
+            "why": f"{rounded(min(ratios))} to {rounded(max(ratios))} times as many",
         },
     ]
 
