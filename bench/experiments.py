@@ -169,10 +169,10 @@ def rank(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
 
 def _rank(path: str) -> None:
     from everypair.parallel import Workers
-    from everypair.ranking import rank
+    from everypair.ranking import Products, rank
 
     with Workers(2) as workers:
-        rank(lambda start, stop: PHI[start:stop] @ PSI.T, len(PHI), len(PSI), 100, workers)
+        rank(Products(PHI, PSI), 100, workers)
 
 
 PHI, PSI = (np.random.default_rng(0).normal(size=(n, 64)).astype(np.float32) for n in (30_000, 40_000))

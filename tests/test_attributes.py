@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -15,8 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.contexts import AttributeField, Description
-from everypair.data.attributes import Bins, Category, Encoder, Multiple, Value, encoder
+from everypair.contexts import Description
+from everypair.data.attributes import Bins, Category, Encoder, Multiple, Value, encoder, restored
 from everypair.data.tables import as_table
 from everypair.features import Field
 from everypair.moments import Moments
@@ -152,10 +153,11 @@ def test_what_was_not_learnt_has_no_feature(kind: str, data: st.DataObject) -> N
     missing = np.append([value is None for value in new.to_pylist()], True).astype(bool)[index]
     assert not np.any(known & missing)
     if isinstance(coding, Category):  # one value per row: known, unknown or missing
-        assert coding.unknown == np.sum(~known & ~missing)
-    before = coding.unknown
-    coding.groups(new, index), coding.known(new, index)
-    assert coding.unknown == before
+        np.testing.assert_array_equal(coding.unknown(new, index), ~known & ~missing)
+    again = restored(json.loads(json.dumps(coding.learnt())))
+    for of in ("groups", "known", "unknown"):
+        np.testing.assert_array_equal(getattr(again, of)(new, index), getattr(coding, of)(new, index))
+    np.testing.assert_array_equal(dense(again.columns(new, index)), dense(column))
 
 
 def learnt(values: Any, kind: str = "auto", bins: int = 10, separator: str | None = None) -> tuple[Any, pa.ChunkedArray]:
@@ -163,6 +165,10 @@ def learnt(values: Any, kind: str = "auto", bins: int = 10, separator: str | Non
     made = encoder("x", column, kind, bins, separator)
     made.learn(column)
     return made, column
+
+
+def unknown(made: Encoder, values: Any) -> int:
+    return int(made.unknown(pa.chunked_array([pa.array(values)]), np.arange(len(values))).sum())
 
 
 def coded(made: Encoder, values: Any, dtype: pa.DataType | None = None) -> Any:
@@ -181,7 +187,7 @@ def test_bins_hold_about_equally_many(values: list[float], bins: int) -> None:
     if len(set(values)) == len(values):
         assert counts.max() <= len(values) / bins + 1
     assert coded(made, [-1e9, 1e9, None, NAN]).tolist() == [0, len(counts) - 1, -1, -1, len(counts)]
-    assert made.unknown == 0
+    assert unknown(made, [-1e9, 1e9, None, NAN]) == 0
 
 
 @given(st.lists(NUMBERS, min_size=1))
@@ -212,7 +218,7 @@ def test_separated_texts() -> None:
     assert coded(made, ["Drama|Action", "Drama|Horror|Horror", "", None]) == pytest.approx(
         np.array([[0.5**0.5] * 2, [0, 1], [0, 0], [0, 0]])
     )
-    assert made.unknown == 2
+    assert unknown(made, ["Drama|Action", "Drama|Horror|Horror", "", None]) == 2
 
 
 def test_levels_are_the_same_in_any_type() -> None:
@@ -221,7 +227,7 @@ def test_levels_are_the_same_in_any_type() -> None:
     for values in ([2, 1], [2.0, 1.0], ["2", "1"], [Decimal("2.00"), Decimal("1.00")]):
         assert coded(made, values).tolist() == [1, 0, 2]
     assert coded(made, [1.5, NAN, None]).tolist() == [-1, -1, -1, 2]
-    assert made.unknown == 1
+    assert unknown(made, [1.5, NAN, None]) == 1
     truth, _ = learnt([True, False])
     assert coded(truth, ["true"]).tolist() == [1, 2]
 
@@ -314,8 +320,8 @@ def test_requests_that_say_something_new() -> None:
     assert found["country"].codes.tolist() == [-1, -1, -1, -1, 0]  # of y, from the dataset
     assert found["device"].codes.tolist() == [-1, -1, -1, 1, -1]
     assert found["age"].codes.tolist() == [-1, -1, -1, -1, 0]
-    fields = {name: field for name, field in description.fields.items() if isinstance(field, AttributeField)}
-    assert {name: field.encoder.unknown for name, field in fields.items()} == {"country": 1, "device": 1, "none": 1, "age": 2}
+    unknown = description.unknown(Moments.of_requests(requests, DATA))
+    assert {name: rows.sum() for name, rows in unknown.items()} == {"country": 1, "device": 1, "none": 1, "age": 2}
     assert len(Moments.of_requests([], DATA)) == 0
 
 

@@ -17,7 +17,7 @@ from everypair.evaluation import metrics as formulas
 from everypair.evaluation.search import search
 from everypair.moments import Moments
 from everypair.parallel import Workers
-from everypair.ranking import Lists, rank
+from everypair.ranking import Lists, Plain, Products, rank
 
 
 @st.composite
@@ -140,7 +140,7 @@ def test_ranking_is_exact(n: int, data: st.DataObject) -> None:
         return Lists(bounds[:-1], bounds[1:], np.array([item for items in sets for item in sorted(items)], np.int64))
 
     with Workers(2, small=1) as workers:
-        ids, best = rank(lambda start, stop: scores[start:stop].copy(), rows, n_items, n, workers, lists(excluded), lists(allowed))
+        ids, best = rank(Plain(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed))
     for r in range(rows):
         left = [i for i in range(n_items) if (not excluded or i not in excluded[r]) and (allowed is None or i in allowed[r])]
         expected = sorted(left, key=lambda i: (-scores[r, i], i))[:n]
@@ -264,10 +264,10 @@ def test_thirty_thousand_users_and_forty_thousand_items_take_seconds() -> None:
     random = np.random.default_rng(0)
     phi, psi = random.normal(size=(30_000, 64)).astype(np.float32), random.normal(size=(40_000, 64)).astype(np.float32)
     with Workers(2) as workers:
-        rank(lambda start, stop: phi[start:stop] @ psi.T, 10, 40_000, 100, workers)  # compiles
+        rank(Products(phi[:10], psi), 100, workers)  # compiles
         tracemalloc.start()
         began = time.perf_counter()
-        ids, _ = rank(lambda start, stop: phi[start:stop] @ psi.T, 30_000, 40_000, 100, workers)
+        ids, _ = rank(Products(phi, psi), 100, workers)
         seconds = time.perf_counter() - began
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -43,9 +43,11 @@ def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
     for user in range(dataset.n_users):
         assert not set(items[user]) & set(dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]])
     requests = [{"user": dataset.users[user]} for user in range(dataset.n_users)]
-    ids, same = recommender.recommend(requests, n=5)
-    np.testing.assert_allclose(same, scores, rtol=1e-9)
-    assert ids[0].tolist() == [dataset.items[code] for code in items[0]]
+    answer = recommender.recommend(requests=requests, n=5, fallback="popular")
+    np.testing.assert_array_equal(answer["score"].to_numpy().reshape(scores.shape), scores)
+    np.testing.assert_array_equal(dataset.items.codes(answer["item"]).reshape(items.shape), items)
+    by_user = recommender.recommend([dataset.users[user] for user in range(dataset.n_users)], n=5, fallback="popular")
+    assert by_user.drop_columns(["user"]).equals(answer.drop_columns(["request"]))
 
 
 @pytest.mark.parametrize("name", ["FM", "MFSI", "MF of the previous item"])
@@ -54,11 +56,12 @@ def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
     moments = Moments.of_events(dataset)
-    scores = recommender.scorer(moments)(0, len(moments))
-    groups = recommender._contexts.groups(moments)
+    served = recommender._served
+    scores = served.scores(moments)[0].block(0, len(moments))
+    groups = served.contexts.groups(moments)
     rows = np.arange(len(moments)) if groups is None or recommender.feedback_.n_contexts == len(moments) else groups
     expected = (model.phi_ @ model.psi_.T)[rows]
-    known = recommender._contexts.known(moments) | isinstance(model, ep.FM)
+    known = served.contexts.known(moments) | isinstance(model, ep.FM)
     np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-10)
 
 
@@ -113,18 +116,22 @@ def test_where_nothing_is_known_popularity_decides(dataset: ep.Dataset) -> None:
         assert items[0].tolist() == popular.tolist(), name
     known_id = Moments.of_users(train, [7])  # an id of the data without a training event
     assert ep.Recommender(ep.MF(**COMMON)).fit(train).rank(known_id, 4)[0][0].tolist() == popular.tolist()
+    with pytest.raises(ValueError, match=r"MF can say nothing about 1 of 2, such as request 1.*'history'.*FM or MFSI"):
+        ep.Recommender(ep.MF(**COMMON)).fit(train).recommend(requests=[{"user": train.users[1]}, {"country": "DE"}])
 
 
 def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country", "age"), ep.Previous(), ep.History(last=5)])
     recommender.fit(dataset)
     watched = [dataset.items[code] for code in dataset.item[:3]]
-    ids, scores = recommender.recommend([{"country": "DE", "history": watched}, {"age": "65+"}, {}], n=4)
-    assert ids.shape == (3, 4)
-    assert not set(ids[0]) & set(watched)
-    assert np.isfinite(scores).all()
-    few, _ = recommender.recommend([{"history": [dataset.items[code] for code in range(dataset.n_items - 2)]}], n=4)
-    assert sum(name is None for name in few[0]) == 2
+    answer = recommender.recommend(requests=[{"country": "DE", "history": watched}, {"age": "65+"}, {}], n=4)
+    assert answer["request"].to_pylist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert answer["rank"].to_pylist() == [1, 2, 3, 4] * 3
+    assert not set(answer["item"].to_pylist()[:4]) & set(watched)
+    assert np.isfinite(answer["score"].to_numpy()).all()
+    nearly_all = [dataset.items[code] for code in range(dataset.n_items - 2)]
+    with pytest.warns(ep.FewerItemsWarning, match=r"1 of 1 lists .* request 0, which has 2: there are 30 items.*exclude_seen"):
+        assert recommender.recommend(requests=[{"history": nearly_all}], n=4).num_rows == 2
 
 
 @given(log=logs(), data=st.data())
@@ -132,8 +139,9 @@ def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObje
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), ep.History()]).fit(log)
     moments = Moments.of_users(log, np.arange(log.n_users))
     some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
-    together, apart = recommender.rank(moments, 3)[1], recommender.rank(moments.take(some), 3)[1]
-    np.testing.assert_allclose(apart, together[some], rtol=1e-9)
+    together, apart = recommender.rank(moments, 3), recommender.rank(moments.take(some), 3)
+    for one, other in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(other, one[some])
 
 
 def test_item_attributes(dataset: ep.Dataset) -> None:
@@ -162,7 +170,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda d: ep.Recommender(ep.FM(), [ep.Attributes()]).fit(ep.Dataset({"user": [1], "item": [1]})),
         "users=...",
     ),
-    "not fitted": (lambda d: ep.Recommender(ep.MF()).recommend([{}]), "not fitted"),
+    "not fitted": (lambda d: ep.Recommender(ep.MF()).recommend(requests=[{}]), "not fitted"),
     "a decay of 2": (lambda d: ep.History(decay=2.0), "decay must be"),
     "nothing last": (lambda d: ep.History(last=0), "last must be at least 1"),
     "a history of a user": (lambda d: ep.Recommender(ep.FM(), [ep.History()], unit="user").fit(d), "Use unit='event'"),
@@ -180,7 +188,7 @@ def test_what_is_refused(case: str, dataset: ep.Dataset) -> None:
 
 def test_a_refused_fit_changes_nothing(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country")]).fit(dataset)
-    before = recommender.recommend([{"country": "DE"}])[1]
+    before = recommender.recommend(requests=[{"country": "DE"}])["score"]
     other = ep.Dataset({"user": ["a"], "item": ["x"]})
     with pytest.raises(ValueError, match="no attribute 'country'"):
         recommender.fit(other)
@@ -188,7 +196,7 @@ def test_a_refused_fit_changes_nothing(dataset: ep.Dataset) -> None:
     with pytest.raises(ValueError, match="epochs"):
         recommender.fit(dataset.subset(np.arange(50)))
     assert recommender.dataset_ is dataset
-    np.testing.assert_array_equal(recommender.recommend([{"country": "DE"}])[1], before)
+    np.testing.assert_array_equal(recommender.recommend(requests=[{"country": "DE"}])["score"], before)
 
 
 def test_a_refused_fit_after_one_that_failed(dataset: ep.Dataset) -> None:
@@ -204,7 +212,7 @@ def test_a_refused_fit_after_one_that_failed(dataset: ep.Dataset) -> None:
     with pytest.raises(ValueError, match="epochs"):
         recommender.fit(ep.datasets.youtube_like(20, 30, seed=9, events_per_user=5))
     assert recommender.dataset_ is dataset
-    assert recommender.recommend([{"user": dataset.users[0]}], n=3)[0].shape == (1, 3)
+    assert recommender.recommend(dataset.users[0], n=3).num_rows == 3
 
 
 def test_a_model_fitted_again_elsewhere(dataset: ep.Dataset) -> None:
@@ -212,7 +220,7 @@ def test_a_model_fitted_again_elsewhere(dataset: ep.Dataset) -> None:
         recommender = ep.Recommender(model).fit(dataset)
         ep.Recommender(model).fit(dataset.subset(np.arange(50)))
         with pytest.raises(ValueError, match="a model of its own"):
-            recommender.recommend([{}])
+            recommender.recommend(requests=[{}])
 
 
 def test_a_model_fitted_again_after_a_failed_callback(dataset: ep.Dataset) -> None:
@@ -225,7 +233,7 @@ def test_a_model_fitted_again_after_a_failed_callback(dataset: ep.Dataset) -> No
         recommender.fit(dataset, callback=fails)
     ep.Recommender(model).fit(dataset.subset(np.arange(50)))
     with pytest.raises(ValueError, match="a model of its own"):
-        recommender.recommend([{}])
+        recommender.recommend(requests=[{}])
 
 
 def test_moments_of_other_users_are_refused() -> None:
@@ -249,8 +257,8 @@ def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
     popularity = np.bincount(dataset.item, minlength=dataset.n_items).astype(float)
     popularity[watched] = -1.0
     popular = np.argsort(-popularity, kind="stable")[:3]
-    ids, _ = recommender.recommend([{"history": [dataset.items[watched]]}], n=3)
-    assert ids[0].tolist() == [dataset.items[code] for code in popular]
+    ids, _ = recommender.rank(Moments.of_requests([{"history": [dataset.items[watched]]}], dataset), 3)
+    assert ids[0].tolist() == popular.tolist()
 
 
 def test_candidates_are_checked(dataset: ep.Dataset) -> None:
@@ -267,8 +275,10 @@ def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -
     popular = np.argsort(-np.bincount(dataset.item, minlength=dataset.n_items), kind="stable")[:3]
     for model in (ep.PARAFAC(**COMMON), ep.Tucker(**{**COMMON, "factors": 2})):
         recommender = ep.Recommender(model, [ep.UserId(), ep.Attributes("country")]).fit(dataset)
-        ids, _ = recommender.recommend([{"country": "DE"}], n=3)
-        assert ids[0].tolist() == [dataset.items[code] for code in popular]
+        ids, _ = recommender.rank(Moments.of_requests([{"country": "DE"}], dataset), 3)
+        assert ids[0].tolist() == popular.tolist()
+        with pytest.raises(ValueError, match="can say nothing about 1 of 1"):
+            recommender.recommend(requests=[{"country": "DE"}], n=3)
 
 
 def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) -> None:
@@ -276,8 +286,9 @@ def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) ->
     recommender = ep.Recommender(ep.MFSI(**COMMON), [ep.History(last=2)]).fit(train)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:3]
     old, new = ([dataset.items[code]] for code in (2, 20))
-    ids, _ = recommender.recommend([{"history": new}, {"history": old + new + new}, {"history": new + old}], n=3)
-    assert ids[0].tolist() == ids[1].tolist() == [dataset.items[code] for code in popular]
+    requests = [{"history": new}, {"history": old + new + new}, {"history": new + old}]
+    ids, _ = recommender.rank(Moments.of_requests(requests, train), 3)
+    assert ids[0].tolist() == ids[1].tolist() == popular.tolist()
     assert ids[2].tolist() != ids[0].tolist()
 
 
@@ -289,15 +300,15 @@ def test_a_column_of_users_and_of_interactions() -> None:
         ep.Recommender(ep.FM(**COMMON), [recipe]).fit(dataset) for recipe in (ep.Attributes("place"), ep.Attributes())
     )
     requests = [{"place": "x"}, {"place": "y"}]
-    np.testing.assert_array_equal(by_name.recommend(requests, n=1)[0], [["a"], ["b"]])
-    np.testing.assert_array_equal(by_name.recommend(requests)[1], all_there.recommend(requests)[1])
+    assert by_name.recommend(requests=requests, n=1)["item"].to_pylist() == ["a", "b"]
+    assert by_name.recommend(requests=requests, n=2).equals(all_there.recommend(requests=requests, n=2))
 
 
 def test_a_callback_sees_a_recommender_that_works(dataset: ep.Dataset) -> None:
     seen = []
 
     def after(recommender: ep.Recommender, epoch: Any) -> bool:
-        seen.append(recommender.recommend([{"country": "DE"}], n=2)[1])
+        seen.append(recommender.recommend(requests=[{"country": "DE"}], n=2)["score"].to_numpy())
         return epoch.epoch == 2
 
     ep.Recommender(ep.FM(**COMMON), [ep.Attributes("country")]).fit(dataset, callback=after)
@@ -311,7 +322,7 @@ def test_event_attributes_and_events_of_time() -> None:
     dataset = ep.Dataset(events)
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.Attributes("device")]).fit(dataset)
     assert recommender.feedback_.n_contexts == 3
-    ids, _ = recommender.recommend([{"device": "tv"}, {"device": "fridge"}], n=2)
-    assert ids.shape == (2, 2)
+    assert recommender.recommend(requests=[{"device": "tv"}, {"device": "fridge"}], n=2).num_rows == 4
+    assert recommender.unknown_ == {"device": 1}
     with pytest.raises(ValueError, match="'contry', which the data do not have"):
-        recommender.recommend([{"contry": "DE"}])
+        recommender.recommend(requests=[{"contry": "DE"}])

@@ -1,6 +1,7 @@
 """EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
 
 from everypair import datasets, evaluation, testing, towers
+from everypair.answers import FewerItemsWarning
 from everypair.contexts import Attributes, History, ItemId, Previous, UserId
 from everypair.data import Dataset
 from everypair.features import Features
@@ -24,6 +25,7 @@ __all__ = [
     "Epoch",
     "Features",
     "Feedback",
+    "FewerItemsWarning",
     "History",
     "ItemId",
     "Levels",

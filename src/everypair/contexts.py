@@ -8,9 +8,8 @@ holds what it learnt from the rows trained on, and makes columns from those and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -35,9 +34,15 @@ class Catalogue:
         item = np.arange(dataset.n_items)
         return cls(item, {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names})
 
+    def take(self, index: np.ndarray) -> Catalogue:
+        """Some of the rows."""
+        return Catalogue(self.item[index], {name: Lookup(values, at[index]) for name, (values, at) in self.attributes.items()})
+
 
 class Field(ABC):
     """One field of a description: learns from the rows trained on, describes any."""
+
+    ids: str | None = None  # whose ids are its levels: "users" or "items"
 
     @abstractmethod
     def column(self, rows: Any) -> Any:
@@ -55,48 +60,80 @@ class Field(ABC):
     def known(self, rows: Any) -> np.ndarray:
         """Which rows have a feature that there was something learnt of."""
 
+    @abstractmethod
+    def learnt(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What it learnt, to be stored: arrays and facts."""
 
-class LevelField(Field):
-    """A code per row."""
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """From what :meth:`learnt` gave."""
 
-    def __init__(self, codes: Callable[[Any], np.ndarray], n: int) -> None:
-        self._codes, self._n = codes, n
+
+class IdField(Field):
+    """A field with a feature per user (per item): ``met`` are those that were trained on."""
+
+    n: int
+    met: np.ndarray
+
+    def learnt(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"met": self.met}, {}
+
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        met = arrays["met"]
+        if met.shape != (self.n,) or met.dtype != bool:
+            raise ValueError(f"there must be {self.n} truth values, one for each of the {self.ids}, got {met.dtype} {met.shape}.")
+        self.met = met
+
+    def move(self, before: IdField, index: np.ndarray) -> None:
+        """What another field learnt of other users (items): which of its levels each of these was, -1 for a new one."""
+        self.met = np.append(before.met, False)[index]
+
+
+class LevelField(IdField):
+    """A code per row: that of its user, its previous item, or itself."""
+
+    def __init__(self, attribute: str, ids: str, n: int) -> None:
+        self._attribute, self.ids, self.n = attribute, ids, n
+
+    def _codes(self, rows: Any) -> np.ndarray:
+        return getattr(rows, self._attribute)
 
     def learn(self, rows: Any) -> None:
-        self._met = np.bincount(self._codes(rows) + 1, minlength=self._n + 1) > 0
-        self._met[0] = False
+        self.met = np.bincount(self._codes(rows) + 1, minlength=self.n + 1)[1:] > 0
 
     def column(self, rows: Any) -> Levels:
-        return Levels(self._codes(rows), self._n)
+        return Levels(self._codes(rows), self.n)
 
     def groups(self, rows: Any) -> np.ndarray:
         return self._codes(rows) + 1
 
     def known(self, rows: Any) -> np.ndarray:
-        return self._met[self._codes(rows) + 1]
+        return np.append(self.met, False)[self._codes(rows)]
 
 
-class PastField(Field):
+class PastField(IdField):
     """The history."""
 
+    ids = "items"
+
     def __init__(self, n_items: int, window: Window) -> None:
-        self._n_items, self._window = n_items, window
+        self.n, self._window = n_items, window
 
     def learn(self, rows: Moments) -> None:
         """Which items are in a past."""
         edges = np.zeros(len(rows.items) + 1, np.int64)
         np.add.at(edges, self._begin(rows), 1)
         np.add.at(edges, rows.end, -1)
-        self._met = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self._n_items) > 0
+        self.met = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n) > 0
 
     def column(self, rows: Moments) -> HistoryField:
-        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self._n_items, self._window)
+        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window)
 
     def groups(self, rows: Moments) -> None:
         return None
 
     def known(self, rows: Moments) -> np.ndarray:
-        met = np.append(0, np.cumsum(self._met[rows.items]))
+        met = np.append(0, np.cumsum(self.met[rows.items]))
         return met[rows.end] > met[self._begin(rows)]
 
     def _begin(self, rows: Moments) -> np.ndarray:
@@ -128,6 +165,16 @@ class AttributeField(Field):
     def known(self, rows: Any) -> np.ndarray:
         return self.encoder.known(*rows.attributes[self._name])
 
+    def unknown(self, rows: Any) -> np.ndarray:
+        """How many values that there was nothing learnt of each row has."""
+        return self.encoder.unknown(*rows.attributes[self._name])
+
+    def learnt(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {}, self.encoder.learnt()
+
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.encoder = coding.restored(facts)
+
 
 class Recipe(ABC):
     """Part of what a model is told."""
@@ -150,7 +197,7 @@ class UserId(Recipe):
     sides = ("context",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "user", LevelField(attrgetter("user"), dataset.n_users)
+        yield "user", LevelField("user", "users", dataset.n_users)
 
 
 @dataclass(frozen=True)
@@ -163,7 +210,7 @@ class Previous(Recipe):
         return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "previous", LevelField(attrgetter("previous"), dataset.n_items)
+        yield "previous", LevelField("previous", "items", dataset.n_items)
 
 
 @dataclass(frozen=True)
@@ -208,7 +255,7 @@ class ItemId(Recipe):
     sides = ("item",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "item", LevelField(attrgetter("item"), dataset.n_items)
+        yield "item", LevelField("item", "items", dataset.n_items)
 
 
 @dataclass(frozen=True, init=False)
@@ -267,17 +314,41 @@ class Attributes(Recipe):
 
 
 class Description:
-    """What a recipe learnt from the rows of a fit."""
+    """What recipes learnt from the rows of a fit."""
 
     def __init__(self, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any) -> None:
-        self.fields: dict[str, Field] = {}
-        for recipe in check_recipes(side, recipes):
-            for name, field in recipe.fields(dataset, rows):
-                if name in self.fields:
-                    raise ValueError(f"two fields of the {side} are named {name!r}. Rename the attribute, or name the history.")
-                self.fields[name] = field
+        self.fields = fields_of(side, recipes, dataset, rows)
         for field in self.fields.values():
             field.learn(rows)
+
+    @classmethod
+    def restored(
+        cls, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any, arrays: Mapping[str, Any], facts: Mapping[str, Any]
+    ) -> Description:
+        """From what :meth:`learnt` gave."""
+        description = object.__new__(cls)
+        description.fields = fields_of(side, recipes, dataset, rows)
+        for name, field in description.fields.items():
+            mine = f"{name} "
+            field.restore({key.removeprefix(mine): a for key, a in arrays.items() if key.startswith(mine)}, facts[name])
+        return description
+
+    def learnt(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """To be stored: arrays and facts."""
+        learnt = {name: field.learnt() for name, field in self.fields.items()}
+        arrays = {f"{name} {key}": array for name, (arrays, _) in learnt.items() for key, array in arrays.items()}
+        return arrays, {name: facts for name, (_, facts) in learnt.items()}
+
+    def moved(self, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any, index: Mapping[str, np.ndarray]) -> Description:
+        """The same for other users and items: which of those before each of them is, -1 for new ones; by "users" and "items"."""
+        description = object.__new__(Description)
+        description.fields = dict(self.fields)
+        for name, field in fields_of(side, recipes, dataset, rows).items():
+            before = self.fields[name]
+            if isinstance(field, IdField) and isinstance(before, IdField) and field.ids is not None:
+                field.move(before, index[field.ids])
+                description.fields[name] = field
+        return description
 
     def columns(self, rows: Any) -> dict[str, Any]:
         """Columns as models take them."""
@@ -297,6 +368,21 @@ class Description:
     def known(self, rows: Any) -> np.ndarray:
         """Rows of which anything is known."""
         return np.any([field.known(rows) for field in self.fields.values()], axis=0)
+
+    def unknown(self, rows: Any) -> dict[str, np.ndarray]:
+        """By attribute, how many values that there was nothing learnt of each row has."""
+        return {name: field.unknown(rows) for name, field in self.fields.items() if isinstance(field, AttributeField)}
+
+
+def fields_of(side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any) -> dict[str, Field]:
+    """The fields that recipes stand for, which have learnt nothing yet."""
+    fields: dict[str, Field] = {}
+    for recipe in check_recipes(side, recipes):
+        for name, field in recipe.fields(dataset, rows):
+            if name in fields:
+                raise ValueError(f"two fields of the {side} are named {name!r}. Rename the attribute, or name the history.")
+            fields[name] = field
+    return fields
 
 
 def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +40,10 @@ class Moments:
     attributes : dict of Lookup
     people, catalogue : Ids
         Of users and items: what their codes mean.
+    told : array of booleans
+        Whether the past is what a request says, and not what the dataset has.
+    unknown : dict
+        How many users ("user") and items of histories ("history") requests name that the dataset does not have.
     """
 
     user: np.ndarray
@@ -50,6 +54,8 @@ class Moments:
     attributes: dict[str, Lookup]
     people: Ids
     catalogue: Ids
+    told: np.ndarray
+    unknown: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of_events(cls, dataset: Dataset, events: Any = None) -> Moments:
@@ -58,7 +64,8 @@ class Moments:
         user = dataset.user[events]
         attributes = {name: Lookup(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         attributes |= {name: Lookup(dataset.event_table[name], events) for name in dataset.event_table.column_names}
-        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.users, dataset.items)
+        told = np.zeros(len(user), bool)
+        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.users, dataset.items, told)
 
     @classmethod
     def of_users(cls, dataset: Dataset, users: Any) -> Moments:
@@ -68,7 +75,8 @@ class Moments:
         nothing = np.full(len(user), -1)
         attributes |= {name: Lookup(dataset.event_table[name], nothing) for name in dataset.event_table.column_names}
         begin, end = dataset.bounds[user], dataset.bounds[user + 1]
-        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items)
+        told = np.zeros(len(user), bool)
+        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items, told)
 
     @classmethod
     def of_requests(cls, requests: Sequence[Mapping[str, Any]], dataset: Dataset) -> Moments:
@@ -94,17 +102,20 @@ class Moments:
         users = np.full(len(requests), -1)
         named = [r for r, request in enumerate(requests) if request.get(user) is not None]
         users[named] = dataset.users.codes([requests[r][user] for r in named], f"{user!r} of requests")
-        pasts = _pasts(requests, users, dataset)
+        pasts, strange_items = _pasts(requests, users, dataset)
         bounds = np.append(0, np.cumsum([len(past) for past in pasts])).astype(np.int64)
         items = np.concatenate([np.empty(0, np.int32), *pasts]).astype(np.int32)
         said = [{name: value for name, value in request.items() if name not in (user, HISTORY)} for request in requests]
         attributes = {name: _lookup(name, dtype, said, users, dataset) for name, dtype in names.items()}
-        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.users, dataset.items)
+        told = np.array([request.get(HISTORY) is not None for request in requests], bool)
+        unknown = {user: int(np.sum(users[named] < 0)), HISTORY: strange_items}
+        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.users, dataset.items, told, unknown)
 
     def take(self, index: np.ndarray) -> Moments:
         """Some of the rows."""
         attributes = {name: Lookup(values, at[index]) for name, (values, at) in self.attributes.items()}
-        return replace(self, user=self.user[index], begin=self.begin[index], end=self.end[index], attributes=attributes)
+        rows = {name: getattr(self, name)[index] for name in ("user", "begin", "end", "told")}
+        return replace(self, **rows, attributes=attributes)
 
     def anonymous(self) -> Moments:
         """The same with nothing but the attributes: nobody's id, and no past."""
@@ -123,8 +134,8 @@ def _types(table: pa.Table) -> dict[str, pa.DataType]:
     return dict(zip(table.column_names, table.schema.types, strict=True))
 
 
-def _pasts(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Dataset) -> list[np.ndarray]:
-    """The codes of the items that each request says, or else of those of its user."""
+def _pasts(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Dataset) -> tuple[list[np.ndarray], int]:
+    """The codes of the items that each request says, or else of those of its user; and how many items are not known."""
     pasts = [
         dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]] if user >= 0 else np.empty(0, np.int32) for user in users
     ]
@@ -132,7 +143,7 @@ def _pasts(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Da
     codes = dataset.items.codes([item for history in said.values() for item in history], f"{HISTORY!r} of requests")
     for r, part in zip(said, np.split(codes, np.cumsum([len(history) for history in said.values()])), strict=False):
         pasts[r] = part[part >= 0]
-    return pasts
+    return pasts, int(np.sum(codes < 0))
 
 
 def _history(r: int, items: Any) -> list[Any]:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair.feedback import Values
+
+
+class Part(NamedTuple):
+    """The rows of a parameter that belong to a field, how many they are, and lambda before it is scaled by their weight."""
+
+    field: str | None
+    size: int
+    strength: float
 
 
 @dataclass
@@ -21,6 +29,7 @@ class Parameter:
     penalty: Values = 0.0
     fixed: bool = False
     transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
+    parts: list[Part] = field(default_factory=list)
 
     def l2(self) -> float:
         if self.fixed:

@@ -1,19 +1,26 @@
-"""The best items of many rows: scored in chunks, what is not to be recommended left out, exact."""
+"""The best items of many rows: scored in chunks, what is not to be recommended left out, exact.
+
+A matrix product rounds differently from the product of one of its rows, so that the order of items with nearly equal scores
+would depend on who else is asked for. What a matrix product shows to be among the best is therefore computed anew, one
+inner product at a time in one order: a row's list is the same in every batch.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.kernels.topn import only, top_n, without
+from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.parallel import Workers, one_blas_thread
 from everypair.progress import Progress
 
-SCORES_AT_ONCE = 2_000_000  # scores that a thread holds
-
-Score = Callable[[int, int], np.ndarray]
+SCORES_AT_ONCE = 2_000_000  # that a thread holds
+ROWS_AT_ONCE = 1_024  # of lists
+FEW = 8  # lists of less than one in so many items are scored by themselves
 
 
 class Lists(NamedTuple):
@@ -23,37 +30,141 @@ class Lists(NamedTuple):
     end: np.ndarray
     items: np.ndarray
 
+    @classmethod
+    def of(cls, lists: list[np.ndarray]) -> Lists:
+        bounds = np.append(0, np.cumsum([len(items) for items in lists])).astype(np.int64)
+        return cls(bounds[:-1], bounds[1:], np.concatenate([np.empty(0, np.int64), *lists]).astype(np.int64))
+
+    def rows(self, start: int, stop: int) -> Lists:
+        return Lists(self.begin[start:stop], self.end[start:stop], self.items)
+
+    def keys(self, n_items: int) -> np.ndarray:
+        """``row * n_items + item`` of all entries."""
+        lengths = self.end - self.begin
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        return np.repeat(np.arange(len(lengths)), lengths) * n_items + self.items[np.repeat(self.begin, lengths) + within]
+
+
+class Scores(ABC):
+    """The scores of all items in each of many rows."""
+
+    n_rows: int
+    n_items: int
+    dtype: Any
+
+    @abstractmethod
+    def block(self, start: int, stop: int) -> np.ndarray:
+        """Those of a range of rows, about: an array of one's own, to be written to."""
+
+    @abstractmethod
+    def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
+        """The best of what :meth:`block` gave and is still above ``-inf``."""
+
+    @abstractmethod
+    def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
+        """The best of the items listed for each row of a range."""
+
+
+class Plain(Scores):
+    """Scores as a function of a range of rows gives them."""
+
+    def __init__(self, block: Callable[[int, int], np.ndarray], n_rows: int, n_items: int) -> None:
+        self._block, self.n_rows, self.n_items = block, n_rows, n_items
+        self.dtype = block(0, 0).dtype
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        return self._block(start, stop)
+
+    def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
+        top_n(0, len(block), block, ids, best)
+
+    def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
+        block = self.block(start, stop)
+        only(block, *lists)
+        self.best(start, stop, block, ids, best)
+
+
+class Products(Scores):
+    """Inner products of vectors: ``phi`` of rows, ``psi`` of items."""
+
+    def __init__(self, phi: np.ndarray, psi: np.ndarray) -> None:
+        self.phi, self.psi = np.ascontiguousarray(phi), np.ascontiguousarray(psi)
+        self.n_rows, self.n_items, self.dtype = len(phi), len(psi), np.result_type(phi, psi)
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        return self.phi[start:stop] @ self.psi.T
+
+    @cached_property
+    def _largest(self) -> np.ndarray:
+        """In each dimension."""
+        return np.abs(self.psi).max(axis=0, initial=0.0).astype(np.float64)
+
+    def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
+        phi = self.phi[start:stop]
+        # a sum of K products is off by less than K eps times the sum of their sizes, in whatever order it is taken
+        slack = 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self._largest)
+        top_n_products(0, len(block), block, slack, phi, self.psi, ids, best)
+
+    def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
+        top_n_listed(0, stop - start, *lists, self.phi[start:stop], self.psi, ids, best)
+
 
 def rank(
-    score: Score, n_rows: int, n_items: int, n: int, workers: Workers, exclude: Lists | None = None, candidates: Lists | None = None
+    scores: Scores,
+    n: int,
+    workers: Workers,
+    exclude: Lists | None = None,
+    candidates: Lists | None = None,
+    allowed: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The n items with the highest scores in each row, best first; ties go to the smaller item.
 
     Parameters
     ----------
-    score : callable
-        From a range of rows to an array with a row for each, and a score for each item, which is written to.
+    scores : Scores
     exclude, candidates : Lists, optional
         Items of each row not to be ranked; the only ones to be ranked.
+    allowed : array of booleans, optional
+        Which items may be ranked in any row.
 
     Returns
     -------
     (ids, scores) : arrays of shape (n_rows, n)
         Filled up with -1 and ``-inf`` where there are fewer than n items.
     """
-    step = max(1, SCORES_AT_ONCE // max(n_items, 1))  # fixed: products of matrices may depend on it
+    n_rows, n_items = scores.n_rows, scores.n_items
+    denied = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed)
+    if candidates is None and allowed is not None and (n_items - len(denied)) * FEW < n_items:
+        few = np.flatnonzero(allowed)
+        candidates, denied = Lists(np.zeros(n_rows, np.int64), np.full(n_rows, len(few)), few), denied[:0]
     ids = np.full((n_rows, n), -1, np.int64)
-    best = np.full((n_rows, n), -np.inf, score(0, 0).dtype)
+    best = np.full((n_rows, n), -np.inf, scores.dtype)
+
+    def listed(start: int, stop: int) -> None:
+        assert candidates is not None
+        keys = np.unique(candidates.rows(start, stop).keys(n_items))
+        if len(denied):
+            assert allowed is not None
+            keys = keys[allowed[keys % n_items]]
+        if exclude is not None:
+            keys = np.setdiff1d(keys, exclude.rows(start, stop).keys(n_items), assume_unique=False)
+        bounds = np.searchsorted(keys, np.arange(stop - start + 1) * n_items)
+        scores.best_listed(start, stop, Lists(bounds[:-1], bounds[1:], keys % n_items), ids[start:stop], best[start:stop])
+
+    def all_items(start: int, stop: int) -> None:
+        block = scores.block(start, stop)
+        block[:, denied] = -np.inf
+        if exclude is not None:
+            without(block, *exclude.rows(start, stop))
+        scores.best(start, stop, block, ids[start:stop], best[start:stop])
+
+    one = all_items if candidates is None else listed
+    step = max(1, SCORES_AT_ONCE // max(n_items, 1)) if candidates is None else ROWS_AT_ONCE
 
     def some(first: int, last: int) -> None:
         for start in range(first * step, min(last * step, n_rows), step):
             stop = min(start + step, n_rows)
-            scores = score(start, stop)
-            if candidates is not None:
-                only(scores, candidates.begin[start:stop], candidates.end[start:stop], candidates.items)
-            if exclude is not None:
-                without(scores, exclude.begin[start:stop], exclude.end[start:stop], exclude.items)
-            top_n(0, len(scores), scores, ids[start:stop], best[start:stop])
+            one(start, stop)
             progress.advance(stop - start)
 
     with one_blas_thread(), Progress(n_rows, "ranking", unit="row") as progress:

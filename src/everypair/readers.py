@@ -2,49 +2,66 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.sparse as sp
 
-from everypair.contexts import ItemId, Previous
+from everypair.contexts import ItemId, Previous, UserId
 from everypair.feedback import Feedback
+from everypair.foldin import Loss, minimum
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
 from everypair.models.featured import Featured
 from everypair.models.fm import FM
 from everypair.models.mf import MF
 from everypair.models.tensor import Tensor
-from everypair.rows import Levels, with_none
+from everypair.models.tower_model import TowerModel
+from everypair.parallel import SERIAL
+from everypair.ranking import Lists, Plain, Products, Scores
+from everypair.rows import Levels, variable_letters, with_none
+from everypair.solver import Epoch
+from everypair.towers import Tower
 
 Columns = Mapping[str, Any]
-Score = Callable[[int, int], np.ndarray]
-Known = Callable[[], np.ndarray]
+PARAMETER = "parameter "  # what the names of stored parameters begin with
+
+
+class Asked(NamedTuple):
+    """Rows to be scored: their columns, the items of their past and how much each counts, which rows anything is known of, and
+    which of them say their past themselves."""
+
+    columns: Columns
+    past: Lists
+    confidence: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    known: Callable[[], np.ndarray]
+    own_past: np.ndarray
+
+
+class Stored(NamedTuple):
+    """A fitted model as arrays: numbers; integers and truth values, which are counted with; and facts."""
+
+    numbers: dict[str, np.ndarray]
+    index: dict[str, np.ndarray]
+    facts: dict[str, Any]
 
 
 class Reader(ABC):
     """A model, and columns as it takes them."""
 
     takes_items = False
-    _across: np.ndarray | None = None  # the vectors of items, once the fit has ended
 
     def __init__(self, model: Any) -> None:
         self.model = model
 
     @property
+    @abstractmethod
     def state(self) -> Any:
         """What a fit leaves behind: another object after another fit."""
-        return vars(self.model).get("_towers")
-
-    def ended(self) -> None:
-        """The fit has ended: what does not change any more can be kept."""
-        self._across = np.ascontiguousarray(self.model.psi_.T)
-
-    def products(self, phi: np.ndarray) -> Score:
-        """The scores of rows with these vectors."""
-        across = self.model.psi_.T if self._across is None else self._across
-        return lambda start, stop: phi[start:stop] @ across
 
     def check(self, context: Any, item: Any) -> None:
         """Refuse recipes that the model cannot read."""
@@ -54,63 +71,223 @@ class Reader(ABC):
             )
 
     @abstractmethod
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None: ...
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None: ...
 
     @abstractmethod
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
-        """From a range of rows to the scores of all items; and the rows that the model can tell from others, None for all.
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
+        """The scores of all items in these rows; and the rows that the model can tell from others, None for all."""
 
-        ``known`` gives the rows of which any field is known.
-        """
+    def ended(self) -> Self:
+        """As it is now that the fit has ended, whatever becomes of the model."""
+        frozen = copy.copy(self)
+        frozen.model = copy.copy(self.model)
+        return frozen
+
+    @abstractmethod
+    def stored(self) -> Stored: ...
+
+    @abstractmethod
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        """From what :meth:`stored` gave; ``columns`` of both sides, of no rows, are those that the fit had."""
 
 
-class FeaturedReader(Reader):
+class VectorReader(Reader):
+    """A model of two towers: scores are inner products."""
+
+    model: TowerModel
+    catalogue: Callable[[], Columns | None] = staticmethod(lambda: None)  # what describes all items
+    trained = False
+    n_contexts = 0.0  # that were trained on, those never listed included
+
+    @property
+    def state(self) -> Any:
+        return vars(self.model).get("_towers")
+
+    @property
+    def towers(self) -> dict[str, Tower]:
+        return self.model._towers
+
+    def ended(self) -> Self:
+        frozen = super().ended()
+        frozen.trained = True
+        return frozen
+
+    @property
+    def psi(self) -> np.ndarray:
+        """The vectors of items."""
+        return self._psi if self.trained else self._item_vectors()
+
+    @cached_property
+    def _psi(self) -> np.ndarray:
+        return self._item_vectors()
+
+    def _item_vectors(self) -> np.ndarray:
+        columns = self.catalogue()
+        numbers = np.arange(self.model._fitted_shape[1])
+        return np.ascontiguousarray(self.model.item_vectors(numbers if columns is None else columns))
+
+    def remember(self, feedback: Feedback) -> None:
+        """What the contexts of a fit weigh."""
+        self._context_weight = feedback.context_weight
+        self.n_contexts = self.towers["context"].total_weight(feedback.weights()[0])
+
+    @cached_property
+    def context_gram(self) -> np.ndarray:
+        """J over all contexts of the fit."""
+        tower = self.towers["context"]
+        return tower.gram(tower.vectors(SERIAL), 1.0 if self._context_weight is None else self._context_weight, SERIAL)
+
+    @cached_property
+    def item_gram(self) -> np.ndarray:
+        """J over all items."""
+        psi = self._psi.astype(np.float64)
+        return psi.T @ psi
+
+    def loss(self, side: str, others: np.ndarray) -> Loss:
+        """As the rows of a side see it."""
+        J, n = (self.item_gram, len(self._psi)) if side == "context" else (self.context_gram, self.n_contexts)
+        return Loss(others, J, float(n), float(self.model.unobserved_weight), float(self.model.regularization_exponent))
+
+    def stored(self) -> Stored:
+        numbers = {f"{PARAMETER}{name}": p.value for tower in self.towers.values() for name, p in tower.parameters.items()}
+        facts = {
+            "contexts": self.model._fitted_shape[0],
+            "weight of contexts": self.n_contexts,
+            "history": [epoch._asdict() for epoch in self.model.history_],
+            "stop_reason": self.model.stop_reason_,
+        }
+        return Stored({**numbers, "context gram": self.context_gram}, {}, facts)
+
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        parameters = {key.removeprefix(PARAMETER): array for key, array in stored.numbers.items() if key.startswith(PARAMETER)}
+        history = [Epoch(**epoch) for epoch in stored.facts["history"]]
+        shape = (int(stored.facts["contexts"]), n_items)
+        self.model._restore(shape, self.tower_columns(columns), parameters, history, str(stored.facts["stop_reason"]))
+        self.context_gram, self.n_contexts = stored.numbers["context gram"], float(stored.facts["weight of contexts"])
+        self.trained = True
+
+    # how the columns of a description are those of the towers
+
+    def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
+        """By side, those of no rows."""
+        return dict(columns)
+
+    def column_of(self, field: str, fields: list[str]) -> str:
+        """What the tower of contexts calls a field."""
+        return field
+
+    def vectors(self, columns: Columns) -> np.ndarray:
+        """phi of contexts."""
+        return self.model.context_vectors(columns)
+
+
+class FeaturedReader(VectorReader):
     """Columns on both sides."""
 
     takes_items = True
 
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
-        self.model.fit(feedback, contexts=contexts, items=items, callback=callback)
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
+        self.model.fit(feedback, contexts=contexts, items=items, **options)  # type: ignore[attr-defined]
 
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         """A factorization machine knows everyone, by its item biases; others, whose vector is not zero (a product may be)."""
-        phi = self.model.context_vectors(contexts)
-        return self.products(phi), None if isinstance(self.model, FM) else known() & phi.any(axis=1)
+        phi = self.vectors(asked.columns)
+        return Products(phi, self.psi), None if isinstance(self.model, FM) else asked.known() & phi.any(axis=1)
 
 
-class FactorizationReader(Reader):
-    """One column of levels, each a context of its own."""
+class FactorizationReader(VectorReader):
+    """One column of levels, each a context of its own. Someone new is folded in by what she has seen."""
 
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
+    by_user = False
+    rows: np.ndarray  # of the model, for each level; -1 for those not trained on, and last for none
+
+    def check(self, context: Any, item: Any) -> None:
+        super().check(context, item)
+        self.by_user = list(context) == [UserId()]
+
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         if len(contexts) != 1:
             raise ValueError(
                 f"{type(self.model).__name__} takes one recipe with a single level per context, such as [UserId()], got the fields "
                 f"{', '.join(contexts)}. Use FM or MFSI for several."
             )
         levels = _levels(contexts, self.model)[0]
-        self._row = np.full(levels.n + 1, -1)
-        self._row[levels.codes] = np.arange(len(levels))
-        self._row[-1] = -1
-        self.model.fit(feedback, callback=callback)
+        self.rows = np.full(levels.n + 1, -1)
+        self.rows[levels.codes] = np.arange(len(levels))
+        self.rows[-1] = -1
+        self.model.fit(feedback, **options)  # type: ignore[attr-defined]
 
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
-        return self.products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]]), known()
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
+        phi, known = self.vectors(asked.columns), asked.known()
+        if self.by_user:
+            for r in np.flatnonzero((~known | asked.own_past) & (asked.past.end > asked.past.begin)):
+                items, alpha = asked.confidence(asked.past.items[asked.past.begin[r] : asked.past.end[r]])
+                phi[r], known[r] = self.fold_row(items, alpha), True
+        return Products(phi, self.psi), known
+
+    def vectors(self, columns: Columns) -> np.ndarray:
+        rows = self.rows[_levels(columns, self.model)[0].codes]
+        return np.where((rows >= 0)[:, None], self.towers["context"].lookup()(np.maximum(rows, 0)), 0)
+
+    def fold_row(self, items: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+        """The best row of someone with these items, the item side held (see :mod:`everypair.foldin`)."""
+        loss = self.loss("context", self.psi)
+        A, b = loss.equations(items, alpha, alpha)
+        strength = self.towers["context"].parameters["W"].parts[0].strength
+        return minimum(A, b, np.full(len(A), strength * loss.weight(len(items), 1)))
+
+    def stored(self) -> Stored:
+        stored = super().stored()
+        return stored._replace(index={"rows": self.rows}, facts={**stored.facts, "by_user": self.by_user})
+
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        super().restore(stored, columns, n_items)
+        self.rows, self.by_user = _checked(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
+
+    def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
+        return {}
+
+    def column_of(self, field: str, fields: list[str]) -> str:
+        return "context"
 
 
-class TensorReader(Reader):
-    """Two or more columns of levels; none is a level, too."""
+class TensorReader(VectorReader):
+    """Two or more columns of levels; none is a level, too, the first."""
 
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
+    met: list[np.ndarray]  # which levels of each column were trained on
+
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         levels = _levels(contexts, self.model)
         table, sizes = self._table(levels), [column.n + 1 for column in levels]
-        self._met = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
-        self.model.fit(feedback, contexts=table, levels=sizes, callback=callback)
+        self.met = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
+        self.model.fit(feedback, contexts=table, levels=sizes, **options)  # type: ignore[attr-defined]
 
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         """A product of vectors says nothing where one of them is of a level never met."""
-        table = self._table(_levels(contexts, self.model))
-        met = np.all([met[column] for met, column in zip(self._met, table.T, strict=True)], axis=0)
-        return self.products(self.model.context_vectors(table)), met
+        table = self._table(_levels(asked.columns, self.model))
+        met = np.all([met[column] for met, column in zip(self.met, table.T, strict=True)], axis=0)
+        return Products(self.model.context_vectors(table), self.psi), met
+
+    def vectors(self, columns: Columns) -> np.ndarray:
+        return self.model.context_vectors(self._table(_levels(columns, self.model)))
+
+    def stored(self) -> Stored:
+        return super().stored()._replace(index={f"met {j}": met for j, met in enumerate(self.met)})
+
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        super().restore(stored, columns, n_items)
+        self.met = [np.asarray(stored.index[f"met {j}"], bool) for j in range(len(columns["context"] or ()))]
+
+    def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
+        levels = _levels(columns["context"] or {}, self.model)
+        return {"context": {self._letters(len(levels))[j]: Levels(column.codes + 1, column.n + 1) for j, column in enumerate(levels)}}
+
+    def column_of(self, field: str, fields: list[str]) -> str:
+        return self._letters(len(fields))[fields.index(field)]
+
+    @staticmethod
+    def _letters(n: int) -> list[str]:
+        return variable_letters(n)
 
     @staticmethod
     def _table(levels: list[Levels]) -> np.ndarray:
@@ -120,38 +297,67 @@ class TensorReader(Reader):
 class CountReader(Reader):
     """Counts, which are those of all items where nothing is known."""
 
-    @property
-    def state(self) -> Any:
-        return vars(self.model).get("popularity_", vars(self.model).get("counts_"))
-
-    def ended(self) -> None:
-        """There are no vectors."""
-
 
 class CoViewReader(CountReader):
     """The previous item."""
+
+    @property
+    def state(self) -> Any:
+        return vars(self.model).get("counts_")
 
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
         if list(context) != [Previous()]:
             raise ValueError(f"CoView takes context=[Previous()], got {list(context)}.")
 
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         self.model.fit(feedback, contexts=contexts["previous"].codes)
 
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
-        previous = contexts["previous"].codes
-        return lambda start, stop: self.model.scores_after(previous[start:stop]), None
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
+        previous, n_items = asked.columns["previous"].codes, self.model.counts_.shape[1]
+        return Plain(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
+
+    def stored(self) -> Stored:
+        counts = self.model.counts_
+        numbers = {"share": self.model.share_, "counts": counts.data}
+        return Stored(numbers, {"indices": counts.indices, "indptr": counts.indptr, "previous": self.model.previous_}, {})
+
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        indptr, indices = (np.array(stored.index[name]) for name in ("indptr", "indices"))
+        counts = np.array(stored.numbers["counts"], np.float64)
+        _checked(indptr, 0, len(indices) + 1)
+        _checked(indices, 0, n_items)
+        if len(counts) != len(indices) or indptr[:1] != [0] or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
+            raise ValueError("the stored counts are damaged: their rows do not fit together.")
+        self.model.counts_ = sp.csr_array((counts, indices, indptr), shape=(len(indptr) - 1, n_items))
+        self.model.share_ = _of_length(stored.numbers["share"], n_items)
+        self.model.previous_ = _checked(stored.index["previous"], -1, len(indptr) - 1)
 
 
 class PopularityReader(CountReader):
     """Nothing but how many there are."""
 
-    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, callback: Any) -> None:
+    @property
+    def state(self) -> Any:
+        return vars(self.model).get("popularity_")
+
+    def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         self.model.fit(feedback)
 
-    def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
-        return lambda start, stop: np.tile(self.model.popularity_, (stop - start, 1)), None
+    def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
+        return popular(self.model.popularity_, len(asked.past.begin)), None
+
+    def stored(self) -> Stored:
+        return Stored({"popularity": self.model.popularity_}, {}, {"contexts": self.model.n_contexts_})
+
+    def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
+        self.model.popularity_ = _of_length(stored.numbers["popularity"], n_items)
+        self.model.n_contexts_ = int(stored.facts["contexts"])
+
+
+def popular(popularity: np.ndarray, n_rows: int) -> Scores:
+    """The same scores in all rows."""
+    return Plain(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
 
 
 def reader(model: Model) -> Reader:
@@ -170,3 +376,16 @@ def _levels(columns: Columns, model: Any) -> list[Levels]:
         if not isinstance(column, Levels):
             raise ValueError(f"{type(model).__name__} takes one level per context and recipe; {name!r} is not one. Use FM or MFSI.")
     return list(columns.values())
+
+
+def _checked(index: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Integers that are counted with, if they can be."""
+    if index.ndim != 1 or index.dtype.kind != "i" or index.min(initial=low) < low or index.max(initial=low) >= high:
+        raise ValueError(f"stored integers must be a list of numbers from {low} to {high - 1}: they are damaged.")
+    return index
+
+
+def _of_length(numbers: np.ndarray, n: int) -> np.ndarray:
+    if numbers.shape != (n,):
+        raise ValueError(f"stored numbers must be {n}, one per item, got shape {numbers.shape}: they are damaged.")
+    return numbers

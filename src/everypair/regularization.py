@@ -15,7 +15,7 @@ import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Values
-from everypair.parameter import Parameter
+from everypair.parameter import Parameter, Part
 
 
 class Request(NamedTuple):
@@ -66,7 +66,9 @@ class Regularization:
             )
 
     def _penalty(self, request: Request, names: set[str]) -> Values:
-        parts = [self._scale(self._strength(request, field, names), weight) for field, weight in request.weights.items()]
+        strengths = {field: self._strength(request, field, names) for field in request.weights}
+        request.parameter.parts = [Part(field, np.size(w), strengths[field]) for field, w in request.weights.items()]
+        parts = [self._scale(strengths[field], weight) for field, weight in request.weights.items()]
         if len(parts) == 1 or all(np.ndim(part) == 0 and part == parts[0] for part in parts):
             return parts[0]
         lengths = [np.size(weight) for weight in request.weights.values()]

@@ -7,6 +7,7 @@ rows and later ones alike. What is missing, or was not there to learn from, has 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,13 @@ class Encoder(ABC):
     Methods take the values of a column and, for each row asked for, the place of its value in them, -1 for none.
     """
 
-    unknown = 0  # values met in rows that there was nothing learnt of
-
     @abstractmethod
     def learn(self, values: pa.ChunkedArray) -> None:
         """From the rows trained on."""
 
     @abstractmethod
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Any:
-        """The rows as models take them; counts what is unknown."""
+        """The rows as models take them."""
 
     @abstractmethod
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
@@ -45,6 +44,18 @@ class Encoder(ABC):
     @abstractmethod
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         """Which rows have a feature."""
+
+    @abstractmethod
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """How many values of each row there was nothing learnt of."""
+
+    @abstractmethod
+    def learnt(self) -> dict[str, Any]:
+        """What it learnt, as JSON can hold it."""
+
+    @abstractmethod
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """From what :meth:`learnt` gave."""
 
 
 class Category(Encoder):
@@ -61,15 +72,22 @@ class Category(Encoder):
         return np.where(pc.is_null(texts).to_numpy(), MISSING, found).astype(np.int64)
 
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Levels:
-        codes = self._of_rows(values, index)
-        self.unknown += int(np.sum(codes == UNKNOWN))
-        return Levels(np.maximum(codes, MISSING), max(len(self.levels), 1))
+        return Levels(np.maximum(self._of_rows(values, index), MISSING), max(len(self.levels), 1))
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.maximum(self._of_rows(values, index), MISSING) + 1
 
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return self._of_rows(values, index) >= 0
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return (self._of_rows(values, index) == UNKNOWN).astype(np.int64)
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "category", "levels": self.levels.to_pylist()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.levels = pa.array(facts["levels"], pa.large_string())
 
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.append(self.codes(values), MISSING)[index]
@@ -78,8 +96,17 @@ class Category(Encoder):
 class Bins(Category):
     """Numbers cut at quantiles into about equally many: one feature per bin. Bins begin at numbers met, so none is empty."""
 
-    def __init__(self, bins: int) -> None:
+    def __init__(self, bins: int = 0) -> None:
         self.bins = bins
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "bins", "edges": self.edges.tolist(), "levels": self.levels.to_pylist()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        super().restore(facts)
+        self.edges = np.array(facts["edges"], np.float64)
+        if len(self.levels) not in (0, len(self.edges) + 1) or np.any(np.diff(self.edges) <= 0):
+            raise ValueError("edges of bins must rise, with one bin more than edges.")
 
     def learn(self, values: pa.ChunkedArray) -> None:
         numbers = _finite(values)
@@ -104,9 +131,18 @@ class Value(Encoder):
 
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         scaled = self._of_rows(values, index)
-        if np.isnan(self.mean):
-            self.unknown += int(np.isfinite(np.append(floats(values), np.nan)[index]).sum())
         return np.where(np.isfinite(scaled), scaled, 0.0)
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """Any number, where there was none to learn from."""
+        return (np.isfinite(np.append(floats(values), np.nan)[index]) & np.isnan(self.mean)).astype(np.int64)
+
+    def learnt(self) -> dict[str, Any]:
+        there = not np.isnan(self.mean)
+        return {"kind": "value", "mean": self.mean if there else None, "spread": self.spread if there else None}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.mean, self.spread = (np.nan if facts[name] is None else float(facts[name]) for name in ("mean", "spread"))
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         scaled = self._of_rows(values, index)
@@ -122,8 +158,16 @@ class Value(Encoder):
 class Multiple(Encoder):
     """Several levels at once (genres), each ``1 / sqrt(their number)``."""
 
-    def __init__(self, separator: str | None) -> None:
+    def __init__(self, separator: str | None = None) -> None:
         self.separator = separator
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "multiple", "separator": self.separator, "levels": self.levels.to_pylist()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.separator, self.category = facts["separator"], Category()
+        self.category.restore(facts)
+        self.levels = self.category.levels
 
     def learn(self, values: pa.ChunkedArray) -> None:
         self.category = Category()
@@ -132,7 +176,6 @@ class Multiple(Encoder):
 
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> SparseField:
         row, codes = self._codes(values)
-        self.unknown += int(np.bincount(row[codes == UNKNOWN], minlength=len(values) + 1)[index].sum())
         return SparseField("levels", self._matrix(row, codes, len(values))[index])
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
@@ -141,6 +184,10 @@ class Multiple(Encoder):
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         row, codes = self._codes(values)
         return np.bincount(row[codes >= 0], minlength=len(values) + 1)[index] > 0
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        row, codes = self._codes(values)
+        return np.bincount(row[codes == UNKNOWN], minlength=len(values) + 1)[index]
 
     def _matrix(self, row: np.ndarray, codes: np.ndarray, n: int) -> Any:
         """A row per value, and a last one without any: what -1 finds."""
@@ -191,6 +238,14 @@ def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator:
     if kind != "multiple" and lists:
         raise TypeError(f"attribute {name!r} holds lists, which take kind='multiple' (or 'auto'), got kind={kind!r}.")
     return {"category": Category, "bins": lambda: Bins(bins), "value": Value, "multiple": lambda: Multiple(separator)}[kind]()
+
+
+def restored(facts: Mapping[str, Any]) -> Encoder:
+    """An encoder that has learnt what :meth:`Encoder.learnt` gave."""
+    kinds: dict[str, type[Encoder]] = {"category": Category, "bins": Bins, "value": Value, "multiple": Multiple}
+    made = kinds[facts["kind"]]()
+    made.restore(facts)
+    return made
 
 
 def _texts(values: pa.ChunkedArray) -> Any:

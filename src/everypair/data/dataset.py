@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair import validation as check
+from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
 from everypair.data.tables import as_table, column, numbers, times
 from everypair.kernels.order import compress, stable_order
@@ -50,8 +51,10 @@ class Dataset:
     time, weight : arrays, or None
     time_counts : bool
         Whether timestamps are but positions in each user's history: no use for a cutoff in time.
-    user_column : str
-        What a request calls the user's id.
+    user_column, item_column : str
+        What ids are called in tables; a request says the user's id by that name.
+    frame : str, or None
+        The data frame library that the interactions came in, such as "pandas"; None for paths and mappings.
     user_table, item_table, event_table : Arrow tables
         Attributes, a row per user (item, event) in the order of the codes; missing where a table has no row for an id.
     notes : list of str
@@ -95,10 +98,12 @@ class Dataset:
             raise ValueError(f"user and item must be two columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))
         self.notes: list[str] = []
-        self.repeats, self.timestamp, self.user_column = repeats, timestamp, user
+        self.repeats, self.timestamp, self.user_column, self.item_column = repeats, timestamp, user, item
+        self.weight_column, self.rating, self.at_least = weight, rating, at_least
+        self.frame = frame_of(interactions)
         given = {option: column(table, name, "interactions", option) for option, name in asked.items() if name is not None}
         _not_empty("interactions", table)
-        time = None if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
+        time, self.time_unit = (None, None) if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
         strength = None if weight is None else numbers(given["weight"], f"column {weight!r}")
         if strength is not None:
             check.refuse(f"column {weight!r}", strength <= 0, strength, "be greater than 0")
@@ -233,6 +238,19 @@ class Dataset:
         vars(part).update(vars(self), notes=[])
         part._keep(index)
         return part
+
+    def extended(self, interactions: Any = None, users: Any = None, items: Any = None) -> Dataset:
+        """With more events, and more users and items, also such as have no events yet.
+
+        Parameters
+        ----------
+        interactions, users, items : tables, optional
+            As for the dataset, with its names of columns. Events come after earlier ones of the same time. A row of ``users`` or
+            ``items`` takes the place of an earlier one of that id.
+        """
+        from everypair.data.extending import extended
+
+        return extended(self, interactions, users, items)
 
     def __len__(self) -> int:
         return len(self.user)

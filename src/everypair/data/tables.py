@@ -187,9 +187,9 @@ def floats(values: pa.ChunkedArray) -> np.ndarray:
     return np.asarray(decoded(values).cast(pa.float64(), safe=False).to_numpy(), np.float64)
 
 
-def times(values: pa.ChunkedArray, what: str) -> np.ndarray:
-    """A column of timestamps as numbers: numbers as they are, dates and times as microseconds since 1970, as nanoseconds where
-    some are finer."""
+def times(values: pa.ChunkedArray, what: str) -> tuple[np.ndarray, str | None]:
+    """A column of timestamps as numbers, and their unit: numbers as they are (None), dates and times as microseconds since 1970
+    ("us"), as nanoseconds ("ns") where some are finer."""
     values = decoded(values)
     no_nulls(values, what, "Drop those rows, or leave out timestamp= to take the order of the rows.")
     if is_text(values.type):
@@ -199,15 +199,15 @@ def times(values: pa.ChunkedArray, what: str) -> np.ndarray:
         zone = kind.tz if pa.types.is_timestamp(kind) else None
         for unit in UNITS:
             if (exact := _cast(values, pa.timestamp(unit, zone))) is not None:
-                return np.asarray(exact.cast(pa.int64()).to_numpy())
+                return np.asarray(exact.cast(pa.int64()).to_numpy()), unit
         raise ValueError(f"{what} must lie within 290,000 years of 1970.")
     if pa.types.is_integer(kind):
         if (integers := _cast(values, pa.int64())) is None:
             raise ValueError(f"{what} must fit into 64-bit signed integers.")
-        return np.asarray(integers.to_numpy())
+        return np.asarray(integers.to_numpy()), None
     if not is_number(kind):
         raise TypeError(f"{what} must hold numbers, dates, times or ISO 8601 texts, got {kind}, such as {values[0].as_py()!r}.")
-    return numbers(values, what)
+    return numbers(values, what), None
 
 
 def _parsed(texts: pa.ChunkedArray, what: str) -> pa.ChunkedArray:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 
-from everypair.kernels.jit import kernel
+from everypair.kernels.jit import kernel, leaf
+
+BLOCK = 64  # scores looked at together, at most: most blocks hold none that counts
+BLOCKS = 4  # for each item asked for, at least
 
 
 @kernel
@@ -32,33 +36,121 @@ def sift_down(best, ids, size):
 
 
 @kernel
-def top_n(start, stop, scores, ids, best):
-    """Fill ``ids`` and ``best`` (n per row, best first); ``-inf`` and NaN are never taken.
+def offer(s, i, best, ids, size):
+    """Take an item into the n best so far, a heap with the worst of them at its root, if it is one; how many there are then.
 
-    The n best so far are a heap, the worst of them at its root; at the end it is taken apart from the worst to the best.
+    ``-inf`` and NaN are never taken.
     """
-    n = ids.shape[1]
+    if not s > -np.inf:
+        return size
+    if size < len(ids):
+        at = size
+        while at > 0 and worse(s, i, best[(at - 1) // 2], ids[(at - 1) // 2]):
+            best[at], ids[at] = best[(at - 1) // 2], ids[(at - 1) // 2]
+            at = (at - 1) // 2
+        best[at], ids[at] = s, i
+        return size + 1
+    if worse(best[0], ids[0], s, i):
+        best[0], ids[0] = s, i
+        sift_down(best, ids, size)
+    return size
+
+
+@kernel
+def in_order(best, ids, size):
+    """A heap taken apart, from its worst item to its best: best first."""
+    for last in range(size - 1, 0, -1):
+        s, i = best[0], ids[0]
+        best[0], ids[0] = best[last], ids[last]
+        best[last], ids[last] = s, i
+        sift_down(best, ids, last)
+
+
+@kernel
+def top_n(start, stop, scores, ids, best):
+    """Fill ``ids`` and ``best`` (n per row, best first) with the best of all items."""
     for r in range(start, stop):
-        heap, items, size = best[r], ids[r], 0
-        for i in range(scores.shape[1]):
-            s = scores[r, i]
-            if not s > -np.inf:
+        row, heap, items, size = scores[r], best[r], ids[r], 0
+        least = scores.dtype.type(-np.inf)  # what it takes to be one of the best so far
+        for i in range(len(row)):
+            if row[i] >= least:
+                size = offer(row[i], i, heap, items, size)
+                if size == len(items):
+                    least = heap[0]
+        in_order(heap, items, size)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def largest(scores):
+    """Of finite scores and ``-inf``; vectorises."""
+    found = scores[0]
+    for score in scores:
+        found = score if score > found else found
+    return found
+
+
+@kernel
+def nth_largest(values, n, heap):
+    """``-inf`` if there are fewer than n."""
+    heap[:n] = -np.inf
+    for value in values:
+        if value > heap[0]:
+            at = 0
+            while 2 * at + 1 < n:
+                child = 2 * at + 1
+                if child + 1 < n and heap[child + 1] < heap[child]:
+                    child += 1
+                if heap[child] >= value:
+                    break
+                heap[at] = heap[child]
+                at = child
+            heap[at] = value
+    return heap[0]
+
+
+@leaf
+def inner(x, y):
+    """``<x, y>``, in one order and in double precision whatever the batch."""
+    total = np.float64(0.0)
+    for f in range(len(x)):
+        total += np.float64(x[f]) * np.float64(y[f])
+    return total
+
+
+@kernel
+def top_n_products(start, stop, scores, slack, phi, psi, ids, best):
+    """As :func:`top_n` by ``<phi, psi>``, of which ``scores`` are off by less than half of ``slack`` in each row.
+
+    The n-th largest of the largest scores of blocks is no more than the n-th largest score. An item that is less by more than the
+    slack cannot be one of the n best; the few others are computed anew.
+    """
+    n, n_items = ids.shape[1], scores.shape[1]
+    width = max(1, min(BLOCK, n_items // (BLOCKS * n)))
+    n_blocks = (n_items + width - 1) // width
+    most = np.empty(n_blocks, scores.dtype)
+    for r in range(start, stop):
+        row, heap, items, size = scores[r], best[r], ids[r], 0
+        for b in range(n_blocks):
+            most[b] = largest(row[b * width : (b + 1) * width])
+        least = scores.dtype.type(nth_largest(most, n, heap) - slack[r])
+        heap[:] = -np.inf
+        for b in range(n_blocks):
+            if most[b] < least or most[b] == -np.inf:
                 continue
-            if size < n:
-                at = size
-                while at > 0 and worse(s, i, heap[(at - 1) // 2], items[(at - 1) // 2]):
-                    heap[at], items[at] = heap[(at - 1) // 2], items[(at - 1) // 2]
-                    at = (at - 1) // 2
-                heap[at], items[at] = s, i
-                size += 1
-            elif s > heap[0]:
-                heap[0], items[0] = s, i
-                sift_down(heap, items, n)
-        for last in range(size - 1, 0, -1):
-            s, i = heap[0], items[0]
-            heap[0], items[0] = heap[last], items[last]
-            heap[last], items[last] = s, i
-            sift_down(heap, items, last)
+            for i in range(b * width, min((b + 1) * width, n_items)):
+                if row[i] >= least and row[i] > -np.inf:
+                    size = offer(scores.dtype.type(inner(phi[r], psi[i])), i, heap, items, size)
+        in_order(heap, items, size)
+
+
+@kernel
+def top_n_listed(start, stop, begin, end, items, phi, psi, ids, best):
+    """As :func:`top_n` by ``<phi, psi>``, of the items listed for each row: ``items[begin:end]``."""
+    for r in range(start, stop):
+        size = 0
+        for p in range(begin[r], end[r]):
+            size = offer(best.dtype.type(inner(phi[r], psi[items[p]])), items[p], best[r], ids[r], size)
+        in_order(best[r], ids[r], size)
 
 
 @kernel

@@ -10,7 +10,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Feedback
 from everypair.regularization import Regularization
-from everypair.rows import as_rows
+from everypair.rows import Rows, as_columns, as_rows
 from everypair.towers import Constant, Settings, Site, Tower
 from everypair.towers.site import Start
 
@@ -43,6 +43,32 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     items_tower = item.bind(site("item", items, feedback.item_count, n, contexts_tower.total_weight(m)))
     plan.regularization.settle()
     return {"context": contexts_tower, "item": items_tower}
+
+
+def reassemble(
+    context: Any, item: Any, shape: tuple[int, int], columns: Mapping[str, Any], plan: Plan, parameters: Mapping[str, np.ndarray]
+) -> dict[str, Tower]:
+    """Both towers with parameters of an earlier fit.
+
+    ``columns`` describe no contexts and no items, but as those of the fit were described: towers learn from them which features
+    there are. Where a side has no columns, its rows are numbered as in the fit.
+    """
+    _check_pair(context, item)
+    names: set[str] = set()
+    towers = {}
+    for side, tower, n in (("context", context, shape[0]), ("item", item, shape[1])):
+        given = columns.get(side)
+        rows = Rows(side, n, {} if given is None else as_columns(f"{side}s", given))
+        nothing = np.broadcast_to(0.0, n)
+        site = Site(
+            side, rows, nothing, nothing, plan.start, plan.settings, plan.regularization, names, stored=parameters
+        )  # fmt: skip
+        towers[side] = tower.bind(site)
+    plan.regularization.settle()
+    left = parameters.keys() - names
+    if left:
+        raise ValueError(f"the model has no parameter {', '.join(sorted(map(repr, left)))}; it has {', '.join(names)}.")
+    return towers
 
 
 def _check_pair(context: Any, item: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ import scipy.sparse as sp
 from everypair import validation as check
 from everypair.feedback import Feedback
 from everypair.parallel import Workers, thread_count
-from everypair.ranking import Lists, rank
+from everypair.ranking import Lists, Scores, rank
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -62,8 +61,8 @@ class Model(ABC):
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray: ...
 
     @abstractmethod
-    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function from contexts to the scores of all items, a row each."""
+    def _scores(self, context: np.ndarray) -> Scores:
+        """The scores of all items in these contexts."""
 
     def _not_fitted(self) -> NotFittedError:
         return NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
@@ -96,9 +95,8 @@ class Model(ABC):
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         n = check.integer("n", n, low=1)
         excluded = _excluded(exclude, context, (n_contexts, n_items))
-        score = self._scorer()
         with Workers(thread_count(getattr(self, "n_threads", None))) as workers:
-            return rank(lambda start, stop: score(context[start:stop]), len(context), n_items, n, workers, excluded)
+            return rank(self._scores(context), n, workers, excluded)
 
 
 def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> Lists | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from everypair import validation as check
 from everypair.feedback import Feedback, as_feedback
 from everypair.models.base import Model
+from everypair.ranking import Plain, Scores
 
 
 class Popularity(Model):
@@ -36,8 +36,8 @@ class Popularity(Model):
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
         return self.popularity_[item]
 
-    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda context: np.tile(self.popularity_, (len(context), 1))
+    def _scores(self, context: np.ndarray) -> Scores:
+        return Plain(lambda start, stop: np.tile(self.popularity_, (stop - start, 1)), len(context), len(self.popularity_))
 
 
 class CoView(Model):
@@ -88,8 +88,9 @@ class CoView(Model):
         found = self.counts_[rows, item]
         return np.asarray(found.todense() if sp.issparse(found) else found).ravel() + self.share_[item]
 
-    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda context: self.scores_after(self.previous_[context])
+    def _scores(self, context: np.ndarray) -> Scores:
+        previous = self.previous_[context]
+        return Plain(lambda start, stop: self.scores_after(previous[start:stop]), len(previous), self.counts_.shape[1])
 
     def scores_after(self, previous: np.ndarray) -> np.ndarray:
         """The scores of all items after each of these previous items (-1 for none)."""

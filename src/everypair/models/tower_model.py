@@ -12,10 +12,11 @@ import numpy as np
 
 from everypair import validation as check
 from everypair.feedback import Feedback, as_feedback
-from everypair.models.assembly import Plan, assemble, hold
+from everypair.models.assembly import Plan, assemble, hold, reassemble
 from everypair.models.base import Model
 from everypair.objective import Objective
 from everypair.parallel import Workers, one_blas_thread, thread_count
+from everypair.ranking import Products, Scores
 from everypair.regularization import Regularization
 from everypair.solver import ICD, DivergedError, Epoch
 from everypair.towers import Settings, Tower
@@ -158,6 +159,19 @@ class TowerModel(Model):
         objective = Objective(feedback, plan.alpha0, plan.start.dtype, workers, listed=not towers["context"].complete)
         return ICD(objective, towers["context"], towers["item"], bool(self.rotate), self.order)
 
+    def _restore(
+        self, shape: tuple[int, int], columns: Mapping[str, Any], parameters: Mapping[str, np.ndarray], history: list[Epoch], reason: str
+    ) -> Self:
+        """As it was after an earlier fit, with these parameters as they are in memory.
+
+        ``columns``, by side, are those of no rows: the contexts (and items) of the fit are not known any more where they were described
+        by columns; others are.
+        """
+        contexts, items = columns.get("context"), columns.get("item")
+        self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(), parameters)
+        self._fitted_shape, self.history_, self.stop_reason_ = shape, history, reason
+        return self
+
     def _plan(self) -> Plan:
         """The constructor's arguments, checked."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
@@ -219,9 +233,8 @@ class TowerModel(Model):
         phi, psi = self._side("context").lookup()(context), self._side("item").lookup()(item)
         return np.einsum("nf,nf->n", phi, psi)
 
-    def _scorer(self) -> Callable[[np.ndarray], np.ndarray]:
-        phi, psi = self._side("context").lookup(), self._side("item").vectors().rows
-        return lambda context: phi(context) @ psi.T
+    def _scores(self, context: np.ndarray) -> Scores:
+        return Products(self._side("context").lookup()(context), self._side("item").vectors().rows)
 
 
 def documented(cls: type[S]) -> type[S]:

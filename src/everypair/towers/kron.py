@@ -8,6 +8,7 @@ from functools import reduce
 import numpy as np
 
 from everypair.features import Field
+from everypair.kernels.contract import contract_own, contract_shared
 from everypair.parallel import Workers
 
 
@@ -24,17 +25,16 @@ class KronField(Field):
     def contract(self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None) -> np.ndarray:
         """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes)."""
         tables = self._tables if tables is None else tables
-        out = np.empty((self.shape[0], *tensor.shape[len(tables) :]), tensor.dtype)
-
-        def some(start: int, stop: int) -> None:
-            first, *others = [table[level[start:stop]] for table, level in zip(tables, self._levels, strict=True)]
-            x = (first @ tensor.reshape(len(tensor), -1)).reshape(len(first), *tensor.shape[1:])
-            for v in others:
-                x = np.einsum("ce,ce...->c...", v, x)
-            out[start:stop] = x
-
-        workers.chunks(self.shape[0], some)
-        return out
+        n, rest = self.shape[0], tensor.shape
+        part: np.ndarray = np.ascontiguousarray(tensor)
+        kernel = contract_shared
+        for table, levels in zip(tables, self._levels, strict=True):
+            rest = rest[1:]
+            part = part.reshape(len(part), table.shape[1], -1) if kernel is contract_own else part.reshape(table.shape[1], -1)
+            out = np.empty((n, part.shape[-1]), tensor.dtype)
+            workers.run(kernel, workers.even(n), table, levels, part, out)
+            part, kernel = out, contract_own
+        return part.reshape(n, *rest)
 
     def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
         """``sum_c z_c kron(u, v, ...)``."""

@@ -34,7 +34,8 @@ class FeatureTower(Tower):
         self.features = site.rows.features(self.columns)
         if site.regularization.by_weight or self.needs_squares:
             require_squares(self.features)
-        return "+".join(self.features.widths), feature_weights(self.features, site.weight, site.regularization.by_weight)
+        by_weight = site.regularization.by_weight and site.stored is None
+        return "+".join(self.features.widths), feature_weights(self.features, site.weight, by_weight)
 
     @abstractmethod
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
@@ -90,7 +91,7 @@ class Linear(FeatureTower):
     def build(self, site: Site) -> None:
         name, weights = self.read(site)
         name = self.name or name
-        W = site.normal((self.features.n_features, self.n_dims), self.n_dims).T.copy(order="C")
+        W = site.normal((self.features.n_features, self.n_dims), self.n_dims, transposed=True)
         self._W = site.parameter(name, W, weights, transposed=True)
         self.parameters[name] = self._W
 

@@ -53,7 +53,7 @@ class Machine(FeatureTower):
             raise ValueError(f"names must be those of {'bias, ' if bias else ''}linear weights and factors, got {names!r}.")
         *global_bias, linear, factors = names
         self._q, self._one = (k, k + 1) if bias else (k + 1, k)
-        W = site.normal((self.features.n_features, k), k).T.copy(order="C")
+        W = site.normal((self.features.n_features, k), k, transposed=True)
         self._b = site.parameter(global_bias[0], site.zeros(1), site.weight.sum()) if bias else None
         self._w = site.parameter(linear, site.zeros(W.shape[1]), weights)
         self._W = site.parameter(factors, W, weights, transposed=True)
@@ -72,7 +72,10 @@ class Machine(FeatureTower):
             out[self._q] += field.multiply(self._w.value[at], workers)
             # sum over l < l' = half of (square of the sum less the sum of squares), dimension by dimension
             out[self._q] -= 0.5 * field.multiply_squared(norms[:, at].sum(axis=0), workers)
-        out[self._q] += 0.5 * np.einsum("fc,fc->c", out[:k], out[:k])
+        squares = np.zeros(features.n_rows)
+        for f in range(k):  # in this order, whatever the number of rows
+            squares += np.square(out[f], dtype=np.float64)
+        out[self._q] += 0.5 * squares
         return out
 
     @property

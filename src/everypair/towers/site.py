@@ -61,6 +61,8 @@ class Site:
         Parameters of the model so far.
     whole : bool
         Whether the tower is all of its side.
+    stored : mapping of str to array, optional
+        Parameters of a fit that was done before, as stored in memory: what they are instead of start values.
     """
 
     side: str
@@ -74,6 +76,7 @@ class Site:
     whole: bool = True
     weighted: bool = False  # rows have weights m of their own
     per_combination: float = 0.0  # alpha0 sum_i n_i: what a combination that is not listed weighs
+    stored: Mapping[str, np.ndarray] | None = None
 
     @property
     def dtype(self) -> np.dtype:
@@ -121,13 +124,29 @@ class Site:
         if name in self.names:
             raise ValueError(f"two towers have a parameter named {name!r}: give one of them another, with name=...")
         self.names.add(name)
-        parameter = Parameter(value, transposed=transposed)
+        parameter = Parameter(value if self.stored is None else self._stored(name, value), transposed=transposed)
         self.regularization.ask(name, parameter, weight, field)
         return parameter
 
-    def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
-        """Random start values for a parameter with this many factors."""
-        return self.start.normal(shape, factors)
+    def _stored(self, name: str, start: np.ndarray) -> np.ndarray:
+        assert self.stored is not None
+        if name not in self.stored:
+            raise ValueError(f"there is no parameter {name!r} among those stored: {', '.join(self.stored) or 'none'}.")
+        value = self.stored[name]
+        if value.shape != start.shape or value.dtype != start.dtype:
+            raise ValueError(
+                f"the stored parameter {name!r} must be of shape {start.shape} and {start.dtype}, got {value.shape} and {value.dtype}."
+            )
+        return value
 
-    def zeros(self, n: int) -> np.ndarray:
-        return np.zeros(n, self.dtype)
+    def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
+        """Random start values for a parameter with this many factors; ``transposed``: drawn in this shape, stored in the other."""
+        if self.stored is not None:
+            return self.zeros(*(shape[::-1] if transposed else shape))
+        drawn = self.start.normal(shape, factors)
+        return drawn.T.copy(order="C") if transposed else drawn
+
+    def zeros(self, *shape: int) -> np.ndarray:
+        if self.stored is not None:  # but for their shape, start values are not used
+            return np.broadcast_to(self.dtype.type(0), shape)
+        return np.zeros(shape, self.dtype)

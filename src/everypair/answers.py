@@ -1,0 +1,81 @@
+"""Ranked items as tables, and why a list is shorter than asked for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everypair.data import Dataset
+from everypair.data.frames import as_frame
+from everypair.ranking import Lists
+
+
+class FewerItemsWarning(UserWarning):
+    """Some lists have fewer items than were asked for; it says why."""
+
+
+def table(first: str, names: pa.Array, dataset: Dataset, ids: np.ndarray, scores: np.ndarray, second: str | None = None) -> pa.Table:
+    """A row for each item of each list: whose it is, the item, its score and its rank, from 1. Never a row without an item."""
+    row, place = np.nonzero(ids >= 0)
+    columns = {
+        first: names.take(pa.array(row)),
+        second or dataset.item_column: dataset.items.take(ids[row, place]),
+        "score": pa.array(scores[row, place]),
+        "rank": pa.array((place + 1).astype(np.int32)),
+    }
+    return pa.table(columns)
+
+
+def in_frame(answer: pa.Table, frames: Iterable[str | None]) -> Any:
+    """The table in the first of these libraries that is one."""
+    return as_frame(answer, next((frame for frame in frames if frame is not None), None))
+
+
+def warn_if_short(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int) -> None:
+    """Say which lists are short, and what was left out."""
+    lengths = np.sum(ids >= 0, axis=1)
+    short = np.flatnonzero(lengths < n)
+    if not len(short):
+        return
+    why = f"there are {n_items:,} items in all" + (f", and {' and '.join(filters)} leave fewer" if filters else "")
+    worst = int(short[np.argmin(lengths[short])])
+    warnings.warn(
+        f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which has "
+        f"{lengths[worst]}: {why}.",
+        FewerItemsWarning,
+        stacklevel=3,
+    )
+
+
+def allowed_items(dataset: Dataset, allow: Any, deny: Any) -> np.ndarray | None:
+    """Which items may be recommended; None for all. Ids that are not known change nothing."""
+    if allow is None and deny is None:
+        return None
+    allowed = np.full(dataset.n_items, allow is None)
+    for argument, ids, value in (("allow", allow, True), ("deny", deny, False)):
+        if ids is not None:
+            codes = dataset.items.codes(id_list(argument, ids), f"items of {argument}")
+            allowed[codes[codes >= 0]] = value
+    return allowed
+
+
+def candidate_lists(dataset: Dataset, candidates: Any, n: int, what: str) -> Lists | None:
+    """The lists of candidates as codes; ids that are not known are left out."""
+    if candidates is None:
+        return None
+    if isinstance(candidates, str | bytes) or not isinstance(candidates, Sequence) or len(candidates) != n:
+        got = f"{len(candidates)}" if isinstance(candidates, Sequence) and not isinstance(candidates, str) else repr(candidates)
+        raise ValueError(f"candidates must be a list of item ids for each of the {n} {what}, in their order, got {got}.")
+    lists = [dataset.items.codes(id_list(f"candidates[{j}]", ids), f"items of candidates[{j}]") for j, ids in enumerate(candidates)]
+    return Lists.of([codes[codes >= 0] for codes in lists])
+
+
+def id_list(argument: str, ids: Any) -> Any:
+    """A list of ids, or a column of them."""
+    if isinstance(ids, str | bytes | dict) or not isinstance(ids, Iterable):
+        raise TypeError(f"{argument} must be a list of ids, got {ids!r}.")
+    return ids if hasattr(ids, "__len__") and not isinstance(ids, set | frozenset) else list(ids)

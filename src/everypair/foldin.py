@@ -1,0 +1,208 @@
+r"""New feedback for an id without a fit: its own parameters at their exact minimum, everything else held.
+
+The vector of a context is affine in the parameters :math:`\theta` of its user's id, :math:`\phi(c) = p_c + T_c \theta`: for matrix
+factorization T is the identity and p is zero, for a factorization machine p is what the other features say, and T has one more
+row for the pairwise terms. So the loss over the user's contexts is a quadratic in :math:`\theta`, and its minimum solves
+
+.. math::
+
+    \Bigl(\sum_c T_c' A_c T_c + \Lambda\Bigr)\, \theta = \sum_c T_c' (b_c - A_c p_c), \qquad
+    A_c = \sum_{i \in c} a\, \psi_i \psi_i' + \alpha_0 J, \quad b_c = \sum_{i \in c} b\, \psi_i
+
+with a = alpha - alpha0 and b = alpha y of the observed pairs (Lemma 1), and J the Gram of all items. Items are the same with the
+sides exchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from everypair.feedback import Feedback, Values
+from everypair.parameter import Parameter
+from everypair.towers.base import Tower
+from everypair.towers.embedding import Embedding
+from everypair.towers.linear import Linear
+
+AT_ONCE = 4_000_000  # entries of the matrices T that are held
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The observed pairs of rows: those of row r are ``indptr[r]`` to ``indptr[r + 1]``, with the other side's row of each."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    alpha: Values
+    b: Values
+    counts: np.ndarray  # of each row, before repeated pairs were added up
+
+    @classmethod
+    def by_context(cls, feedback: Feedback) -> Pairs:
+        pairs = feedback.by_context
+        return cls(pairs.indptr, pairs.indices, feedback.alpha, feedback.b, feedback.context_count)
+
+    @classmethod
+    def by_item(cls, feedback: Feedback) -> Pairs:
+        pairs = feedback.by_item
+        alpha, b = (v if np.ndim(v) == 0 else v[pairs.order] for v in (feedback.alpha, feedback.b))  # type: ignore[index]
+        return cls(pairs.indptr, pairs.indices, alpha, b, feedback.item_count)
+
+    def of(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The others, alpha and b of a range of rows."""
+        at = slice(int(self.indptr[start]), int(self.indptr[stop]))
+        others = self.indices[at]
+        return others, *(np.broadcast_to(v if np.ndim(v) == 0 else v[at], len(others)) for v in (self.alpha, self.b))  # type: ignore
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What the loss of one side needs of the other: its vectors, their Gram and number, and alpha0; and the L2 exponent."""
+
+    others: np.ndarray
+    J: np.ndarray
+    n_others: float
+    alpha0: float
+    exponent: float
+
+    def weight(self, observed: float, rows: int) -> float:
+        """Of so many pairs in so many rows, to the power that scales L2."""
+        return float((observed + self.alpha0 * rows * self.n_others) ** self.exponent)
+
+    def equations(self, items: np.ndarray, alpha: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """``A_c`` and ``b_c`` of a context with these items."""
+        psi = self.others[items].astype(np.float64)
+        return (psi.T * (alpha - self.alpha0)) @ psi + self.alpha0 * self.J, psi.T @ b
+
+
+class Slots:
+    """Where the parameters of a column's levels are in a tower."""
+
+    def __init__(self, tower: Tower, column: str) -> None:
+        self._slots: list[tuple[Parameter, int]] = []
+        strengths: list[np.ndarray] = []
+        for parameter in tower.parameters.values():
+            offset = 0
+            for part in parameter.parts:
+                if part.field == column:
+                    self._slots.append((parameter, offset))
+                    strengths.append(np.full(self._view(parameter)[offset].size, part.strength))
+                offset += part.size
+        self.strength = np.concatenate([np.empty(0), *strengths])
+
+    @staticmethod
+    def _view(parameter: Parameter) -> np.ndarray:
+        return parameter.value.T if parameter.transposed else parameter.value
+
+    def write(self, levels: slice, theta: np.ndarray) -> None:
+        """Give levels these parameters, a row for each or one for all."""
+        at = 0
+        for parameter, offset in self._slots:
+            rows = self._view(parameter)[offset + levels.start : offset + levels.stop]
+            size = rows[0].size
+            rows[...] = theta[..., at : at + size].reshape(-1, *rows.shape[1:])
+            at += size
+
+
+def fold_in(tower: Tower, column: str, vectors: Callable[[int, int], np.ndarray], owners: np.ndarray, pairs: Pairs, loss: Loss) -> None:
+    """Put the parameters of all levels of a column at their minimum.
+
+    Parameters
+    ----------
+    tower : Tower
+        With parameters of its own for the column's levels, which are written to.
+    column : str
+    vectors : callable
+        From a range of rows to their vectors, by the tower as it is at that time.
+    owners : array of integers
+        Where the rows of each level begin: those of level u are ``owners[u]`` to ``owners[u + 1]``.
+    pairs : Pairs
+    loss : Loss
+    """
+    slots = Slots(tower, column)
+    n, d = len(owners) - 1, len(slots.strength)
+    plain = isinstance(tower, Embedding | Linear)  # moves as its parameters do
+    K = tower.n_dims
+    start = 0
+    while start < n:
+        room = AT_ONCE // (1 if plain else K * d)
+        stop = max(start + 1, int(np.searchsorted(owners, owners[start] + room, side="right")) - 1)
+        levels, rows = slice(start, stop), (int(owners[start]), int(owners[stop]))
+        slots.write(levels, np.zeros(d))
+        p = vectors(*rows).astype(np.float64)
+        T = None if plain else _tangents(slots, levels, vectors, rows, p)
+        for u in range(start, stop):
+            own = slice(int(owners[u]) - rows[0], int(owners[u + 1]) - rows[0])
+            theta = _best(p[own], None if T is None else T[own], pairs, int(owners[u]), loss, slots.strength)
+            slots.write(slice(u, u + 1), theta)
+        start = stop
+
+
+def _tangents(
+    slots: Slots, levels: slice, vectors: Callable[[int, int], np.ndarray], rows: tuple[int, int], p: np.ndarray
+) -> np.ndarray:
+    """T of each row (rows x K x d), a parameter of all levels at a time."""
+    d = len(slots.strength)
+    T = np.empty((*p.shape, d))
+    for e, direction in enumerate(np.eye(d)):
+        slots.write(levels, direction)
+        T[:, :, e] = vectors(*rows) - p
+    somewhere = np.random.default_rng(0).normal(size=d)
+    slots.write(levels, somewhere)
+    there, expected = vectors(*rows), p + T @ somewhere
+    if not np.allclose(there, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max(initial=0.0)):
+        raise ValueError(
+            "the vectors of this model are not linear in the parameters of an id, so that new events cannot be folded into them. "
+            "Fit it again."
+        )
+    return T
+
+
+def _best(p: np.ndarray, T: np.ndarray | None, pairs: Pairs, first: int, loss: Loss, strength: np.ndarray) -> np.ndarray:
+    """The minimum over the parameters of one level, which has these rows."""
+    n_rows = len(p)
+    items, alpha, b = pairs.of(first, first + n_rows)
+    row = np.repeat(np.arange(n_rows), np.diff(pairs.indptr[first : first + n_rows + 1]))
+    observed = pairs.counts[first : first + n_rows].sum()
+    psi, a = loss.others[items].astype(np.float64), alpha - loss.alpha0
+    along = b - a * np.einsum("nk,nk->n", psi, p[row])  # what is left to explain
+    Jp = loss.alpha0 * p @ loss.J
+    if T is None:
+        S, A, rhs = psi, n_rows * loss.alpha0 * loss.J, -Jp.sum(axis=0)
+    else:
+        S = psi @ T[0] if n_rows == 1 else np.einsum("nk,nkd->nd", psi, T[row])
+        JT = np.einsum("kl,cld->ckd", loss.alpha0 * loss.J, T, optimize=True)
+        A, rhs = np.einsum("ckd,cke->de", T, JT, optimize=True), -np.einsum("ckd,ck->d", T, Jp)
+    return minimum(A + (S.T * a) @ S, rhs + S.T @ along, strength * loss.weight(observed, n_rows))
+
+
+def minimum(A: np.ndarray, rhs: np.ndarray, penalty: np.ndarray) -> np.ndarray:
+    """``(A + diag(penalty))^-1 rhs``; of many minima, where there are, the one nearest to zero."""
+    A = A + np.diag(penalty)
+    try:
+        return cho_solve(cho_factor(A), rhs)
+    except LinAlgError:
+        values, Q = np.linalg.eigh(A)
+        there = values > len(A) * np.finfo(float).eps * values.max(initial=0.0)
+        return Q[:, there] @ ((Q[:, there].T @ rhs) / values[there])
+
+
+def moved(value: np.ndarray, parts: Any, levels: dict[str, np.ndarray], transposed: bool) -> np.ndarray:
+    """A parameter whose columns have other levels: for each of them, which level it was, -1 for a new one, which is zero."""
+    rows = value.T if transposed else value
+    if not any(part.field in levels for part in parts):
+        return value
+    blocks, offset = [], 0
+    for part in parts:
+        block = rows[offset : offset + part.size]
+        offset += part.size
+        if part.field in levels:
+            index = levels[part.field]
+            block = np.where((index >= 0).reshape(-1, *[1] * (block.ndim - 1)), block[np.maximum(index, 0)], 0).astype(value.dtype)
+        blocks.append(block)
+    result = np.concatenate(blocks)
+    return np.ascontiguousarray(result.T) if transposed else result
