@@ -140,7 +140,9 @@ def test_ranking_is_exact(n: int, data: st.DataObject) -> None:
         return Lists(bounds[:-1], bounds[1:], np.array([item for items in sets for item in sorted(items)], np.int64))
 
     with Workers(2, small=1) as workers:
-        ids, best = rank(Plain(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed))
+        ids, best = rank(
+            Plain(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed)
+        )
     for r in range(rows):
         left = [i for i in range(n_items) if (not excluded or i not in excluded[r]) and (allowed is None or i in allowed[r])]
         expected = sorted(left, key=lambda i: (-scores[r, i], i))[:n]

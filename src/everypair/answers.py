@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair.data import Dataset
+from everypair.data import Dataset, Ids
 from everypair.data.frames import as_frame
 from everypair.ranking import Lists
 
@@ -18,12 +18,12 @@ class FewerItemsWarning(UserWarning):
     """Some lists have fewer items than were asked for; it says why."""
 
 
-def table(first: str, names: pa.Array, dataset: Dataset, ids: np.ndarray, scores: np.ndarray, second: str | None = None) -> pa.Table:
-    """A row for each item of each list: whose it is, the item, its score and its rank, from 1. Never a row without an item."""
-    row, place = np.nonzero(ids >= 0)
+def table(first: str, names: pa.Array, ids: Ids, listed: np.ndarray, scores: np.ndarray, second: str) -> pa.Table:
+    """A row for each entry of each list: whose it is, what is listed, its score and its rank, from 1. Nothing is filled up."""
+    row, place = np.nonzero(listed >= 0)
     columns = {
         first: names.take(pa.array(row)),
-        second or dataset.item_column: dataset.items.take(ids[row, place]),
+        second: ids.take(listed[row, place]),
         "score": pa.array(scores[row, place]),
         "rank": pa.array((place + 1).astype(np.int32)),
     }
@@ -41,14 +41,24 @@ def warn_if_short(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: 
     short = np.flatnonzero(lengths < n)
     if not len(short):
         return
-    why = f"there are {n_items:,} items in all" + (f", and {' and '.join(filters)} leave fewer" if filters else "")
     worst = int(short[np.argmin(lengths[short])])
-    warnings.warn(
+    warn(
         f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which has "
-        f"{lengths[worst]}: {why}.",
-        FewerItemsWarning,
-        stacklevel=3,
+        f"{lengths[worst]}",
+        filters,
+        n_items,
     )
+
+
+def warn(what: str, filters: Sequence[str], n_items: int) -> None:
+    why = f"there are {n_items:,} in all" + (f", and {' and '.join(filters)} leave fewer" if filters else "")
+    warnings.warn(f"{what}: {why}.", FewerItemsWarning, stacklevel=4)
+
+
+def filters(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:
+    """What leaves items out of a list."""
+    used = {"exclude_seen (the history)": exclude_seen, "allow": allow is not None, "deny": deny is not None}
+    return [text for text, used in {**used, "candidates": candidates is not None}.items() if used]
 
 
 def allowed_items(dataset: Dataset, allow: Any, deny: Any) -> np.ndarray | None:

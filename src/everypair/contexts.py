@@ -339,7 +339,9 @@ class Description:
         arrays = {f"{name} {key}": array for name, (arrays, _) in learnt.items() for key, array in arrays.items()}
         return arrays, {name: facts for name, (_, facts) in learnt.items()}
 
-    def moved(self, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any, index: Mapping[str, np.ndarray]) -> Description:
+    def moved(
+        self, side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any, index: Mapping[str, np.ndarray]
+    ) -> Description:
         """The same for other users and items: which of those before each of them is, -1 for new ones; by "users" and "items"."""
         description = object.__new__(Description)
         description.fields = dict(self.fields)

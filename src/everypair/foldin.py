@@ -108,7 +108,9 @@ class Slots:
             at += size
 
 
-def fold_in(tower: Tower, column: str, vectors: Callable[[int, int], np.ndarray], owners: np.ndarray, pairs: Pairs, loss: Loss) -> None:
+def fold_in(
+    tower: Tower, column: str, vectors: Callable[[int, int], np.ndarray], owners: np.ndarray, pairs: Pairs, loss: Loss
+) -> None:
     """Put the parameters of all levels of a column at their minimum.
 
     Parameters

@@ -23,7 +23,7 @@ from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel
 from everypair.parallel import SERIAL
 from everypair.ranking import Lists, Plain, Products, Scores
-from everypair.rows import Levels, variable_letters, with_none
+from everypair.rows import Levels, variable_letters
 from everypair.solver import Epoch
 from everypair.towers import Tower
 
@@ -242,7 +242,7 @@ class FactorizationReader(VectorReader):
 
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         super().restore(stored, columns, n_items)
-        self.rows, self.by_user = _checked(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
+        self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
 
     def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
         return {}
@@ -280,7 +280,9 @@ class TensorReader(VectorReader):
 
     def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
         levels = _levels(columns["context"] or {}, self.model)
-        return {"context": {self._letters(len(levels))[j]: Levels(column.codes + 1, column.n + 1) for j, column in enumerate(levels)}}
+        return {
+            "context": {self._letters(len(levels))[j]: Levels(column.codes + 1, column.n + 1) for j, column in enumerate(levels)}
+        }
 
     def column_of(self, field: str, fields: list[str]) -> str:
         return self._letters(len(fields))[fields.index(field)]
@@ -325,13 +327,13 @@ class CoViewReader(CountReader):
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         indptr, indices = (np.array(stored.index[name]) for name in ("indptr", "indices"))
         counts = np.array(stored.numbers["counts"], np.float64)
-        _checked(indptr, 0, len(indices) + 1)
-        _checked(indices, 0, n_items)
+        check_index(indptr, 0, len(indices) + 1)
+        check_index(indices, 0, n_items)
         if len(counts) != len(indices) or indptr[:1] != [0] or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
             raise ValueError("the stored counts are damaged: their rows do not fit together.")
         self.model.counts_ = sp.csr_array((counts, indices, indptr), shape=(len(indptr) - 1, n_items))
         self.model.share_ = _of_length(stored.numbers["share"], n_items)
-        self.model.previous_ = _checked(stored.index["previous"], -1, len(indptr) - 1)
+        self.model.previous_ = check_index(stored.index["previous"], -1, len(indptr) - 1)
 
 
 class PopularityReader(CountReader):
@@ -378,7 +380,7 @@ def _levels(columns: Columns, model: Any) -> list[Levels]:
     return list(columns.values())
 
 
-def _checked(index: np.ndarray, low: int, high: int) -> np.ndarray:
+def check_index(index: np.ndarray, low: int, high: int) -> np.ndarray:
     """Integers that are counted with, if they can be."""
     if index.ndim != 1 or index.dtype.kind != "i" or index.min(initial=low) < low or index.max(initial=low) >= high:
         raise ValueError(f"stored integers must be a list of numbers from {low} to {high - 1}: they are damaged.")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
-from everypair import answers
+from everypair import answers, exporting, neighbours
 from everypair import validation as check
-from everypair.contexts import Catalogue, Description, ItemId, Recipe, UserId, check_recipes
-from everypair.data import Dataset
+from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
+from everypair.data import Dataset, Ids
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
@@ -23,6 +25,7 @@ from everypair.moments import HISTORY, Moments
 from everypair.ranking import Lists
 from everypair.readers import Reader, VectorReader, reader
 from everypair.serving import Served, Training, item_columns
+from everypair.updating import extend, new_events, update
 
 UNITS = ("auto", "user", "event")
 UNKNOWN = ("ignore", "error")
@@ -179,14 +182,11 @@ class Recommender:
             allowed=allowed,
             refuse=None if popular else lambda known: self._refuse(served, known, names, name),
         )
-        filters = {
-            "exclude_seen (what the history holds)": exclude_seen,
-            "allow": allow is not None,
-            "deny": deny is not None,
-            "candidates": candidates is not None,
-        }
-        answers.warn_if_short(ids, length, names, name, [text for text, used in filters.items() if used], dataset.n_items)
-        return answers.in_frame(answers.table(name, names, dataset, ids, scores), (frame, dataset.frame))
+        answers.warn_if_short(
+            ids, length, names, name, answers.filters(exclude_seen, allow, deny, candidates), dataset.n_items
+        )  # fmt: skip
+        table = answers.table(name, names, dataset.items, ids, scores, dataset.item_column)
+        return answers.in_frame(table, (frame, dataset.frame))
 
     def _asked(self, served: Served, users: Any, requests: Any) -> tuple[Moments, pa.Array, str, str | None]:
         """The moments asked for, what each is called, what such names are, and the data frame library they came in."""
@@ -199,18 +199,22 @@ class Recommender:
             moments = Moments.of_requests(given, dataset)
             self._count_unknown(served, moments)
             return moments, pa.array(np.arange(len(moments))), "request", frame
-        users = [users] if isinstance(users, str | int | np.integer) else answers.id_list("users", users)
-        if any(isinstance(user, Mapping) for user in users):
-            raise TypeError("users must be ids; mappings of what is known go to recommend(requests=[...]).")
-        codes = dataset.users.codes(users, "users")
-        names = as_ids(users, "users").combine_chunks()
+        users, names, codes = self._known_ids(dataset.users, users, "users")
+        return Moments.of_users(dataset, codes), names, dataset.user_column, frame_of(users)
+
+    def _known_ids(self, ids: Ids, given: Any, argument: str) -> tuple[Any, pa.Array, np.ndarray]:
+        """What was given as a list, as an array, and as codes; an error if any is not known."""
+        given = [given] if isinstance(given, str | int | np.integer) else answers.id_list(argument, given)
+        if any(isinstance(entry, Mapping) for entry in given):
+            raise TypeError(f"{argument} must be ids; mappings of what is known go to recommend(requests=[...]).")
+        names, codes = as_ids(given, argument).combine_chunks(), ids.codes(given, argument)
         if (codes < 0).any():
             stranger = names[int(np.argmin(codes))].as_py()
+            advice = "For someone new, say what is known: requests=[{'history': [...]}]." if argument == "users" else ""
             raise ValueError(
-                f"users must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. For someone new, "
-                f"say what is known: recommend(requests=[{{'history': [...]}}])."
+                f"{argument} must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. {advice}"
             )
-        return Moments.of_users(dataset, codes), names, dataset.user_column, frame_of(users)
+        return given, names, codes
 
     def _count_unknown(self, served: Served, moments: Moments) -> None:
         """Count, or refuse, what training never saw."""
@@ -261,6 +265,139 @@ class Recommender:
                     f"candidates must have a list for each of the {len(moments):,} moments, got {len(candidates.begin):,}."
                 )
         return served.rank(moments, n, self._n_threads, exclude_seen=exclude_seen, candidates=candidates)
+
+    def recommend_all(
+        self,
+        out: str | os.PathLike[str],
+        n: int = 10,
+        *,
+        users: Any = None,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+    ) -> Path:
+        """The best n items of every user, written to a Parquet or CSV file in bounded memory; as the tables of :meth:`recommend`.
+
+        Where the model can say nothing of a user, it is what is popular. The file is there when it is complete, or not at all.
+
+        Parameters
+        ----------
+        out : path
+            Ends in ``.parquet`` or ``.csv``.
+        n : int
+        users : list of ids, optional
+            By default all users of the data.
+        exclude_seen, allow, deny
+            As for :meth:`recommend`.
+        """
+        served, length = self._fitted, check.integer("n", n, low=1)
+        dataset, path = served.dataset, Path(out)
+        codes = np.arange(dataset.n_users) if users is None else self._asked(served, users, None)[0].user
+        allowed = answers.allowed_items(dataset, allow, deny)
+        short = exporting.recommend_all(served, path, length, self._n_threads, exclude_seen, allowed, codes)
+        if short:
+            filters = answers.filters(exclude_seen, allow, deny, None)
+            answers.warn(f"{short:,} of {len(codes):,} lists have fewer than n={n} items", filters, dataset.n_items)
+        return path
+
+    def similar_items(self, items: Any, n: int = 10) -> Any:
+        """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of their vectors) and ``rank``."""
+        served = self._fitted
+        vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
+        return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, items, n)
+
+    def similar_users(self, users: Any, n: int = 10) -> Any:
+        """The n users most like each of these, as they are now: a table like that of :meth:`similar_items`."""
+        served = self._fitted
+        everyone = Moments.of_users(served.dataset, np.arange(served.dataset.n_users))
+        vectors = served.vectors.vectors(served.contexts.columns(everyone))
+        vectors = neighbours.factors(served.vectors, "context", vectors)
+        return self._similar(served, "user", served.dataset.users, served.dataset.user_column, vectors, users, n)
+
+    def _similar(self, served: Served, what: str, ids: Ids, name: str, vectors: np.ndarray, asked: Any, n: int) -> Any:
+        asked, names, codes = self._known_ids(ids, asked, f"{what}s")
+        length = check.integer("n", n, low=1)
+        found, scores = neighbours.nearest(vectors, codes, names, what, min(length, len(ids)), self._n_threads)
+        answers.warn_if_short(found, length, names, what, ["what was never met and the item itself"], len(ids))
+        table = answers.table(name, names, ids, found, scores, "similar")
+        return answers.in_frame(table, (frame_of(asked), served.dataset.frame))
+
+    def context_vectors(self, users: Any = None, *, requests: Any = None) -> np.ndarray:
+        """phi of users or requests (see :meth:`recommend`): a score is its inner product with the item's vector."""
+        served = self._fitted
+        return exporting.context_vectors(served, self._asked(served, users, requests)[0])
+
+    def item_vectors(self) -> np.ndarray:
+        """psi of all items, in the order of ``dataset_.items``."""
+        return self._fitted.vectors.psi.copy()
+
+    def export_vectors(self, out: str | os.PathLike[str], of: str = "items") -> Path:
+        """Write vectors for inner-product search elsewhere: the scores of the model, exactly.
+
+        Parameters
+        ----------
+        out : path
+            ``.parquet`` (id and vector), ``.npz`` (NumPy arrays ``ids`` and ``vectors``) or ``.usearch`` (an index; extra ``search``).
+            In an index keys are places in the order of ids, which are in ``<out>.ids.parquet``.
+        of : {"items", "users"}
+            Those of requests are given by :meth:`context_vectors`.
+        """
+        exporting.export_vectors(self._fitted, Path(out), check.choice("of", of, exporting.OF))
+        return Path(out)
+
+    def save(self, path: str | os.PathLike[str], *, custom: Sequence[type] = ()) -> Path:
+        """Write it to a folder, in place of what was there: :func:`everypair.load` opens it.
+
+        A crash leaves the old recommender or the new one. The folder holds parameters, ids, attributes and the events that say what
+        users have seen: safetensors, Arrow and JSON, no pickle. ``custom`` are classes of your own that it is made of.
+        """
+        from everypair import storage
+
+        storage.save(self, path, custom)
+        return Path(path)
+
+    def update(self, interactions: Any, users: Any = None, items: Any = None) -> Self:
+        """Fold new events in, without a fit.
+
+        The id of each user and of each item that has new events gets the parameters that fit all its events best, everything else
+        held: first the users', then the items'. That is exact, and there is nothing random in it. New users and items get an id.
+        The weights of features (attributes, previous items, histories) stay as they were fitted: fit again when many things
+        have changed.
+
+        Parameters
+        ----------
+        interactions : table
+            The new events alone, with the columns of the dataset.
+        users, items : tables, optional
+            Attributes of new users and items, or new ones of those there are.
+        """
+        served = self._fitted
+        dataset = served.dataset.extended(interactions, users, items)
+        affected = new_events(served.dataset, dataset, interactions)
+        self._replace(update(served, dataset, *affected))
+        return self
+
+    def add_items(self, items: Any) -> Self:
+        """Add items that have no events yet: they are recommended by their attributes.
+
+        Parameters
+        ----------
+        items : table
+            A row per item, with its id and its attributes, named as in the dataset's table of items.
+        """
+        served = self._fitted
+        if not any(isinstance(recipe, Attributes) for recipe in served.recipes["item"]):
+            raise ValueError(
+                f"{type(self.model).__name__} with item={list(self.item)} knows items by their events alone, and new ones have none. "
+                f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
+            )
+        self._replace(extend(served, served.dataset.extended(items=items)))
+        return self
+
+    def _replace(self, served: Served) -> None:
+        """Recommend with this from now on; what is being asked is still answered with what there was."""
+        vars(self.model).update(vars(served.reader.model))
+        self._served = served
 
     def pairs_per_event(self, dataset: Dataset) -> float:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""

@@ -77,7 +77,9 @@ class Served:
                 if not len(rows):
                     continue
                 some = self.scores(moments.take(rows))[0] if which is known else popular(self.popularity, len(rows))
-                lists = [None if each is None else Lists(each.begin[rows], each.end[rows], each.items) for each in (seen, candidates)]
+                lists = [
+                    None if each is None else Lists(each.begin[rows], each.end[rows], each.items) for each in (seen, candidates)
+                ]
                 ids[rows], best[rows] = rank(some, n, workers, *lists, allowed)
             return ids, best
 
@@ -139,7 +141,9 @@ def item_columns(items: Description, recipes: Sequence[Recipe], dataset: Dataset
     return None if list(recipes) == [ItemId()] else items.columns(Catalogue.of(dataset))
 
 
-def no_rows(served_recipes: dict[str, Sequence[Recipe]], contexts: Description, items: Description, dataset: Dataset) -> dict[str, Any]:
+def no_rows(
+    served_recipes: dict[str, Sequence[Recipe]], contexts: Description, items: Description, dataset: Dataset
+) -> dict[str, Any]:
     """The columns of both sides, without rows."""
     nothing = np.empty(0, np.int64)
     own = None if list(served_recipes["item"]) == [ItemId()] else items.columns(Catalogue.of(dataset).take(nothing))

@@ -79,16 +79,16 @@ def _merge(result: Dataset, dataset: Dataset, new: Dataset) -> None:
     if dataset.time is not None:
         parts = [dataset.time, new.time]
         result.time_unit = "ns" if "ns" in (dataset.time_unit, new.time_unit) else dataset.time_unit
-        scaled = [np.asarray(t) * (1000 if d.time_unit != result.time_unit else 1) for t, d in zip(parts, (dataset, new), strict=True)]
+        scaled = [
+            np.asarray(t) * (1000 if d.time_unit != result.time_unit else 1) for t, d in zip(parts, (dataset, new), strict=True)
+        ]
         time = np.concatenate(scaled)
     result._sort(user, item, time, weight, events)
     if result.repeats == "drop":
         result._keep(np.flatnonzero(result.first_of_pair()))
 
 
-def _described(
-    before: pa.Table, old: Ids, ids: Ids, more: tuple[Ids, pa.Table] | None, argument: str
-) -> pa.Table:
+def _described(before: pa.Table, old: Ids, ids: Ids, more: tuple[Ids, pa.Table] | None, argument: str) -> pa.Table:
     """Attributes in the order of the ids: those of the new table, where it has a row, and those before."""
     if not before.num_columns:
         return before

@@ -43,6 +43,14 @@ class Ids:
         rank[order] = np.arange(len(order))
         return cls(encoded.dictionary.take(pa.array(order))), rank[encoded.indices.to_numpy()]
 
+    @classmethod
+    def restored(cls, values: pa.ChunkedArray) -> Ids:
+        """Ids that were stored: distinct ones, in order."""
+        ids = as_ids(values, "stored ids").combine_chunks()
+        if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+            raise ValueError("stored ids must be in order, and each there once.")
+        return cls(ids)
+
     @property
     def kind(self) -> str:
         return _kind(self.values)

@@ -160,7 +160,12 @@ class TowerModel(Model):
         return ICD(objective, towers["context"], towers["item"], bool(self.rotate), self.order)
 
     def _restore(
-        self, shape: tuple[int, int], columns: Mapping[str, Any], parameters: Mapping[str, np.ndarray], history: list[Epoch], reason: str
+        self,
+        shape: tuple[int, int],
+        columns: Mapping[str, Any],
+        parameters: Mapping[str, np.ndarray],
+        history: list[Epoch],
+        reason: str,
     ) -> Self:
         """As it was after an earlier fit, with these parameters as they are in memory.
 

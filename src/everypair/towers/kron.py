@@ -30,8 +30,9 @@ class KronField(Field):
         kernel = contract_shared
         for table, levels in zip(tables, self._levels, strict=True):
             rest = rest[1:]
-            part = part.reshape(len(part), table.shape[1], -1) if kernel is contract_own else part.reshape(table.shape[1], -1)
-            out = np.empty((n, part.shape[-1]), tensor.dtype)
+            width = int(np.prod(rest))
+            part = part.reshape(*([n] if kernel is contract_own else []), table.shape[1], width)
+            out = np.empty((n, width), tensor.dtype)
             workers.run(kernel, workers.even(n), table, levels, part, out)
             part, kernel = out, contract_own
         return part.reshape(n, *rest)

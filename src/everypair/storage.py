@@ -1,0 +1,170 @@
+"""Recommenders in folders: arrays as safetensors, tables and ids as Arrow, the rest as JSON. No pickle, nothing is executed.
+
+What is counted with (codes, bounds, ids, tables) is checked by its checksum whenever a folder is opened, and for sense. Parameters are
+numbers whatever they are: they are mapped into memory, and checked against their checksum on demand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import everypair
+from everypair import readers
+from everypair.configuration import built, classes, described
+from everypair.contexts import Catalogue, Description
+from everypair.data import Dataset, Ids
+from everypair.files import Folder
+from everypair.models.base import Model
+from everypair.moments import Moments
+from everypair.readers import Stored, VectorReader
+from everypair.recommender import Recommender
+from everypair.serving import Served, item_columns, no_rows
+
+KIND, VERSION = "recommender", 1
+MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
+FACTS = (
+    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least", "frame",
+    "notes",
+)  # fmt: skip
+TABLES = ("user_table", "item_table", "event_table")
+
+
+def save(recommender: Recommender, path: str | os.PathLike[str], custom: Iterable[type] = ()) -> None:
+    """See :meth:`everypair.Recommender.save`."""
+    served, known = recommender._fitted, classes(custom)
+    stored = served.reader.stored()
+    numbers, index = {**stored.numbers, "popularity": served.popularity}, dict(stored.index)
+    facts: dict[str, Any] = {"model": stored.facts}
+    for side, description in (("context", served.contexts), ("item", served.items)):
+        arrays, facts[side] = description.learnt()
+        index |= {f"{side} {name}": array for name, array in arrays.items()}
+    data_numbers, data_index, tables, facts["dataset"] = _dataset_stored(served.dataset)
+    manifest = {
+        "package": everypair.__version__,
+        "configuration": {
+            name: described(getattr(recommender, name), known) for name in ("model", "context", "item", "unit", "unknown")
+        },
+        "by_user": served.by_user,
+        "facts": facts,
+        "unknown": recommender.unknown_,
+    }
+    payloads: dict[str, Any] = {"numbers": {**numbers, **data_numbers}, "index": {**index, **data_index}, **tables}
+    folder = Folder(path, KIND, VERSION)
+    folder.make()
+    folder.write(manifest, payloads)
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable[type] = ()) -> Recommender:
+    """Open a recommender that was saved.
+
+    Parameters
+    ----------
+    path : path
+        Of the folder.
+    verify : bool
+        Compare all of it with its checksums: reads all of it. Otherwise parameters are read as they are needed.
+    custom : list of classes
+        Models, towers and recipes of your own that it is made of.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import everypair as ep
+    >>> recommender = ep.Recommender(ep.MF(factors=4)).fit(ep.datasets.youtube_like(50, 20, seed=0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     recommender.save(f"{folder}/model")
+    ...     again = ep.load(f"{folder}/model")
+    >>> again
+    Recommender(MF(factors=4), context=[UserId()], item=[ItemId()])
+    """
+    known = classes(custom)
+    folder = Folder(path, KIND, VERSION)
+    contents = folder.open(MAPPED, verify)
+    try:
+        return _restored(contents.manifest, contents.payloads, known)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as error:
+        what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{folder.path} does not hold a recommender that can be used: {what}") from error
+
+
+def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: Mapping[str, type]) -> Recommender:
+    configuration = {name: built(value, known) for name, value in manifest["configuration"].items()}
+    model, facts = configuration["model"], manifest["facts"]
+    if not isinstance(model, Model):
+        raise ValueError(f"its model must be one, got {model!r}.")
+    recommender = Recommender(**{**configuration, "context": list(configuration["context"]), "item": list(configuration["item"])})
+    numbers, index = payloads["numbers"], payloads["index"]
+    dataset = _dataset_restored(facts["dataset"], numbers, index, payloads)
+    rows = {"context": Moments.of_users(dataset, []), "item": Catalogue.of(dataset)}
+    descriptions = {}
+    for side, recipes in (("context", recommender.context), ("item", recommender.item)):
+        mine = {key.removeprefix(f"{side} "): array for key, array in index.items() if key.startswith(f"{side} ")}
+        descriptions[side] = Description.restored(side, recipes, dataset, rows[side], mine, facts[side])
+    contexts, items = descriptions["context"], descriptions["item"]
+    recipes = {"context": recommender.context, "item": recommender.item}
+    reader = readers.reader(model)
+    reader.check(recommender.context, recommender.item)
+    reader.restore(Stored(numbers, index, facts["model"]), no_rows(recipes, contexts, items, dataset), dataset.n_items)
+    if isinstance(reader, VectorReader):
+        reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
+    popularity = numbers["popularity"]
+    if popularity.shape != (dataset.n_items,):
+        raise ValueError(f"popularity must be {dataset.n_items} numbers, got shape {popularity.shape}.")
+    frozen = reader.ended()
+    recommender._served = Served(dataset, recipes, contexts, items, frozen, popularity, bool(manifest["by_user"]))
+    recommender.unknown_ = {str(name): int(count) for name, count in manifest["unknown"].items()}
+    return recommender
+
+
+def _dataset_stored(dataset: Dataset) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, bytes], dict[str, Any]]:
+    """Numbers, integers, tables and facts."""
+    numbers = {f"events {name}": array for name in ("time", "weight") if (array := getattr(dataset, name)) is not None}
+    index = {"events item": dataset.item, "events bounds": dataset.bounds}
+    tables = {name: _arrow(pa.table({"id": getattr(dataset, name).values})) for name in ("users", "items")}
+    tables |= {name: _arrow(getattr(dataset, name)) for name in TABLES if getattr(dataset, name).num_columns}
+    return numbers, index, tables, {name: getattr(dataset, name) for name in FACTS}
+
+
+def _dataset_restored(
+    facts: Mapping[str, Any], numbers: Mapping[str, np.ndarray], index: Mapping[str, np.ndarray], tables: Mapping[str, bytes]
+) -> Dataset:
+    dataset = object.__new__(Dataset)
+    for name in FACTS:
+        setattr(dataset, name, facts[name])
+    for name in ("users", "items"):
+        setattr(dataset, name, Ids.restored(_table(tables[name])["id"]))
+    bounds, item = index["events bounds"], index["events item"]
+    if bounds.shape != (dataset.n_users + 1,) or bounds[0] != 0 or bounds[-1] != len(item) or np.any(np.diff(bounds) < 0):
+        raise ValueError("the bounds of users' events do not fit together.")
+    readers.check_index(item, 0, dataset.n_items)
+    dataset.bounds, dataset.item = bounds, item
+    dataset.user = np.repeat(np.arange(dataset.n_users, dtype=np.int32), np.diff(bounds))
+    for name in ("time", "weight"):
+        array = numbers.get(f"events {name}")
+        if array is not None and array.shape != item.shape:
+            raise ValueError(f"there must be a {name} for each event.")
+        setattr(dataset, name, array)
+    for name, n in zip(TABLES, (dataset.n_users, dataset.n_items, len(item)), strict=True):
+        table = _table(tables[name]) if name in tables else pa.table({})
+        if table.num_columns and len(table) != n:
+            raise ValueError(f"{name} must have {n} rows, got {len(table)}.")
+        setattr(dataset, name, table)
+    return dataset
+
+
+def _arrow(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _table(content: bytes) -> pa.Table:
+    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    table.validate(full=True)  # what it says of itself may be wrong, though its checksum is right
+    return table

@@ -1,0 +1,248 @@
+"""A fitted recommender with more users, items and events, without a fit.
+
+The parameters of users' and items' ids move: those of new ones begin at zero, and those with new events are put at their exact
+minimum, everything else held (:mod:`everypair.foldin`). The weights of features (attributes, previous items, histories) stay.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from everypair.contexts import Catalogue, ItemId, LevelField, UserId
+from everypair.data import Dataset
+from everypair.data.tables import as_table
+from everypair.foldin import Pairs, fold_in, moved
+from everypair.models.assembly import reassemble
+from everypair.models.tower_model import TowerModel
+from everypair.moments import Moments
+from everypair.parallel import SERIAL
+from everypair.readers import CountReader, FactorizationReader, TensorReader, VectorReader
+from everypair.rows import Levels, rows_like
+from everypair.serving import Served, Training, item_columns, no_rows
+from everypair.towers import Tower
+
+SIDES = ("context", "item")
+
+
+def extend(served: Served, dataset: Dataset) -> Served:
+    """The same with the users and items of another dataset, which has all of those before; new ones are not known yet."""
+    index = {
+        "users": served.dataset.users.codes(dataset.users.values),
+        "items": served.dataset.items.codes(dataset.items.values),
+    }
+    nobody, nothing = Moments.of_users(dataset, []), Catalogue.of(dataset)
+    recipes = served.recipes
+    contexts = served.contexts.moved("context", recipes["context"], dataset, nobody, index)
+    items = served.items.moved("item", recipes["item"], dataset, nothing, index)
+    popularity = np.append(served.popularity, 0.0)[index["items"]]
+    reader = served.reader
+    if isinstance(reader, VectorReader):
+        columns = no_rows(recipes, contexts, items, dataset)
+        reader = _moved(reader, served, index, columns)
+        reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
+    return replace(served, dataset=dataset, contexts=contexts, items=items, reader=reader, popularity=popularity)
+
+
+def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray], columns: Mapping[str, Any]) -> VectorReader:
+    """A reader whose parameters are those of the same users and items in their new places."""
+    other = copy.copy(reader)
+    for name in ("_psi", "item_gram"):
+        vars(other).pop(name, None)
+    other.context_gram, other.trained = reader.context_gram, True
+    fields = served.contexts.fields
+    by_column = {reader.column_of(name, list(fields)): index[field.ids] for name, field in fields.items() if field.ids is not None}
+    shape = [reader.model._fitted_shape[0], len(index["items"])]
+    if isinstance(other, FactorizationReader):
+        level = next(iter(by_column.values()), np.arange(len(other.rows) - 1))
+        of_levels = other.rows[level]  # the row of the model that each level has
+        by_column, shape[0] = {"context": of_levels}, len(of_levels)
+        other.rows = np.append(np.where(of_levels >= 0, np.arange(len(of_levels)), -1), -1)
+    if isinstance(other, TensorReader):
+        letters = [reader.column_of(name, list(fields)) for name in fields]
+        by_column = {letter: np.append(0, np.where(level >= 0, level + 1, -1)) for letter, level in by_column.items()}
+        other.met = [
+            np.append(met, False)[by_column[letter]] if letter in by_column else met
+            for letter, met in zip(letters, other.met, strict=True)
+        ]
+    gather = {"context": by_column, "item": {"item": index["items"]}}
+    parameters = {
+        name: np.array(moved(p.value, p.parts, gather[side], p.transposed))
+        for side, tower in reader.towers.items()
+        for name, p in tower.parameters.items()
+    }
+    model = other.model = copy.copy(reader.model)
+    model._restore((shape[0], shape[1]), reader.tower_columns(columns), parameters, model.history_, model.stop_reason_)
+    return other
+
+
+def update(served: Served, dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Served:
+    """With the events of ``dataset``, of which those of these users and items (codes) are new."""
+    if isinstance(served.reader, CountReader):
+        return _recounted(served, dataset)
+    old = served
+    served = extend(served, dataset)
+    reader = served.vectors
+    training = Training.of(dataset, served.by_user, users)
+    reader.context_gram = reader.context_gram - _gram(old, users_of(old.dataset, dataset, users))
+    if UserId() in served.recipes["context"]:
+        _fold_users(served, reader, training, users)
+    phi = reader.vectors(served.contexts.columns(training.moments)).astype(np.float64)
+    reader.context_gram = reader.context_gram + phi.T @ phi
+    reader.n_contexts += len(training.moments) - _n_contexts(old, users_of(old.dataset, dataset, users))
+    if ItemId() in served.recipes["item"]:
+        _fold_items(served, reader, items)
+    events, alpha = dataset.counted()
+    popularity = np.bincount(dataset.item[events], np.broadcast_to(alpha, len(events)), dataset.n_items)
+    return replace(served, popularity=popularity)
+
+
+def new_events(before: Dataset, after: Dataset, interactions: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The users and items (codes) of new events."""
+    table = as_table("interactions", interactions, (after.user_column, after.item_column))
+    user = after.users.codes(table[after.user_column])
+    item = after.items.codes(table[after.item_column])
+    there = (user >= 0) & (item >= 0)  # others are below the smallest rating that counts
+    return np.unique(user[there]), np.unique(item[there])
+
+
+def users_of(before: Dataset, after: Dataset, users: np.ndarray) -> np.ndarray:
+    """The codes that users had before; those that there were not are left out."""
+    codes = before.users.codes(after.users.take(users))
+    return codes[codes >= 0]
+
+
+def _recounted(served: Served, dataset: Dataset) -> Served:
+    """Counts are made anew: that is all a fit does."""
+    served = extend(served, dataset)
+    training = Training.of(dataset, served.by_user)
+    reader = copy.copy(served.reader)
+    reader.model = copy.copy(reader.model)
+    reader.fit(training.feedback, served.contexts.columns(training.moments), None)
+    for field in served.contexts.fields.values():
+        field.learn(training.moments)
+    return replace(served, reader=reader, popularity=training.popularity)
+
+
+def _gram(served: Served, users: np.ndarray) -> np.ndarray:
+    """``sum phi phi'`` over the contexts of these users that have been trained on."""
+    K = served.vectors.towers["context"].n_dims
+    if not len(users) or not np.isin(served.dataset.user, users).any():
+        return np.zeros((K, K))
+    moments = Training.of(served.dataset, served.by_user, users).moments
+    phi = served.vectors.vectors(served.contexts.columns(moments)).astype(np.float64)
+    return phi.T @ phi
+
+
+def _n_contexts(served: Served, users: np.ndarray) -> int:
+    of_users = served.dataset.bounds[users + 1] - served.dataset.bounds[users]
+    if served.by_user:
+        return int(np.sum(of_users > 0))
+    return len(Training.of(served.dataset, False, users).moments) if of_users.any() else 0
+
+
+def _fold_users(served: Served, reader: VectorReader, training: Training, users: np.ndarray) -> None:
+    """Each user's own parameters, by all her events."""
+    moments = training.moments
+    owners = np.searchsorted(moments.user, np.append(users, served.dataset.n_users))  # moments lie in the order of users
+    names = list(served.contexts.fields)
+    column = reader.column_of("user", names)
+    columns = dict(reader.tower_columns({"context": served.contexts.columns(moments)}).get("context") or {})
+    loss = reader.loss("context", reader.psi)
+    shift = int(isinstance(reader, TensorReader))
+    _fold(reader, "context", column, users + shift, columns, owners, Pairs.by_context(training.feedback), loss)
+    user = served.contexts.fields["user"]
+    assert isinstance(user, LevelField)
+    user.met = user.met.copy()
+    user.met[users] = True
+    if isinstance(reader, FactorizationReader):
+        reader.rows = reader.rows.copy()
+        reader.rows[users] = users
+    if isinstance(reader, TensorReader):
+        reader.met = [met.copy() for met in reader.met]
+        reader.met[names.index("user")][users + 1] = True
+
+
+def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None:
+    """Each item's own parameters, by all its events."""
+    dataset = served.dataset
+    chosen = Training.of(dataset, served.by_user, np.unique(dataset.user[np.isin(dataset.item, items)]))
+    phi = reader.vectors(served.contexts.columns(chosen.moments))
+    pairs = _of_items(Pairs.by_item(chosen.feedback), items)
+    catalogue = reader.catalogue()
+    columns = {} if catalogue is None else {name: _take(column, items) for name, column in catalogue.items()}
+    _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
+    for name in ("_psi", "item_gram"):
+        vars(reader).pop(name, None)
+
+
+def _of_items(pairs: Pairs, items: np.ndarray) -> Pairs:
+    """The rows of these items alone."""
+    lengths = np.diff(pairs.indptr)[items]
+    indptr = np.append(0, np.cumsum(lengths))
+    at = np.repeat(pairs.indptr[items] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    alpha, b = (v if np.ndim(v) == 0 else v[at] for v in (pairs.alpha, pairs.b))  # type: ignore[index]
+    return Pairs(indptr, pairs.indices[at], alpha, b, pairs.counts[items])
+
+
+def _fold(
+    reader: VectorReader,
+    side: str,
+    column: str,
+    levels: np.ndarray,
+    columns: dict[str, Any],
+    owners: np.ndarray,
+    pairs: Pairs,
+    loss: Any,
+) -> None:
+    """The parameters of these levels of a column at their minimum; the tower's arrays are written to."""
+    tower = reader.towers[side]
+    small = _restricted(reader.model, side, column, levels)
+    local = np.repeat(np.arange(len(levels)), np.diff(owners))
+
+    def vectors(start: int, stop: int) -> np.ndarray:
+        rows = {name: _take(values, np.arange(start, stop)) for name, values in columns.items()}
+        rows[column] = Levels(local[start:stop], len(levels))
+        return small.evaluate(rows_like(f"{side}s", rows, small.rows), SERIAL).rows
+
+    fold_in(small, column, vectors, owners, pairs, loss)
+    for name, parameter in tower.parameters.items():
+        _write_back(parameter, small.parameters[name], column, levels)
+
+
+def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -> Tower:
+    """The tower of a side with no other levels in a column, and parameters of its own."""
+    nothing = np.empty(0, np.int64)
+    columns: dict[str, Any] = {
+        s: {name: _take(values, nothing) for name, values in tower.rows.columns.items()} for s, tower in model._towers.items()
+    }
+    if column in columns[side]:
+        columns[side][column] = Levels(nothing, len(levels))
+    shape = dict(zip(SIDES, model._fitted_shape, strict=True))
+    if not columns[side]:
+        shape[side] = len(levels)
+    parameters = {
+        name: np.array(moved(p.value, p.parts, {column: levels} if s == side else {}, p.transposed)) if s == side else p.value
+        for s, tower in model._towers.items()
+        for name, p in tower.parameters.items()
+    }
+    given = {s: of_side or None for s, of_side in columns.items()}
+    sides = model._sides(given["context"], given["item"])
+    return reassemble(*sides, (shape["context"], shape["item"]), given, model._plan(), parameters)[side]
+
+
+def _write_back(parameter: Any, small: Any, column: str, levels: np.ndarray) -> None:
+    own, new = (p.value.T if p.transposed else p.value for p in (parameter, small))
+    offset = start = 0
+    for part, of_new in zip(parameter.parts, small.parts, strict=True):
+        if part.field == column:
+            own[offset + levels] = new[start : start + of_new.size]
+        offset, start = offset + part.size, start + of_new.size
+
+
+def _take(column: Any, index: np.ndarray) -> Any:
+    return column[index] if isinstance(column, np.ndarray) else column.take(index)
