@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from everypair import validation as check
-from everypair.data import Dataset
+from everypair.data import Dataset, Ids
 from everypair.data import attributes as coding
 from everypair.history import NORMALIZATIONS, HistoryField, Window
 from everypair.moments import Lookup, Moments
 from everypair.rows import Levels
+
+NONE = "none"  # what people are told where a row has no value
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,13 @@ class Catalogue:
 
     item: np.ndarray
     attributes: dict[str, Lookup]
+    catalogue: Ids
 
     @classmethod
     def of(cls, dataset: Dataset) -> Catalogue:
         item = np.arange(dataset.n_items)
-        return cls(item, {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names})
+        attributes = {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names}
+        return cls(item, attributes, dataset.items)
 
 
 class Field(ABC):
@@ -55,12 +59,16 @@ class Field(ABC):
     def known(self, rows: Any) -> np.ndarray:
         """Which rows have a feature that there was something learnt of."""
 
+    @abstractmethod
+    def label(self, rows: Any, feature: int | None) -> str:
+        """What people call a feature of a single row; None: all that the field says of it."""
+
 
 class LevelField(Field):
-    """A code per row."""
+    """A code per row, and the ids that codes stand for."""
 
-    def __init__(self, codes: Callable[[Any], np.ndarray], n: int) -> None:
-        self._codes, self._n = codes, n
+    def __init__(self, codes: Callable[[Any], np.ndarray], ids: Callable[[Any], Ids], n: int) -> None:
+        self._codes, self._ids, self._n = codes, ids, n
 
     def learn(self, rows: Any) -> None:
         self._met = np.bincount(self._codes(rows) + 1, minlength=self._n + 1) > 0
@@ -74,6 +82,10 @@ class LevelField(Field):
 
     def known(self, rows: Any) -> np.ndarray:
         return self._met[self._codes(rows) + 1]
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        code = int(self._codes(rows)[0]) if feature is None else feature
+        return str(self._ids(rows)[code]) if code >= 0 else NONE
 
 
 class PastField(Field):
@@ -98,6 +110,12 @@ class PastField(Field):
     def known(self, rows: Moments) -> np.ndarray:
         met = np.append(0, np.cumsum(self._met[rows.items]))
         return met[rows.end] > met[self._begin(rows)]
+
+    def label(self, rows: Moments, feature: int | None) -> str:
+        if feature is not None:
+            return str(rows.catalogue[feature])
+        count = int((rows.end - self._begin(rows))[0])
+        return "1 item" if count == 1 else f"{count:,} items"
 
     def _begin(self, rows: Moments) -> np.ndarray:
         return self._window.first(rows.begin, rows.end)
@@ -128,6 +146,18 @@ class AttributeField(Field):
     def known(self, rows: Any) -> np.ndarray:
         return self.encoder.known(*rows.attributes[self._name])
 
+    def label(self, rows: Any, feature: int | None) -> str:
+        named = None if feature is None else self.encoder.label(feature)
+        return self._value(rows) if named is None else named
+
+    def _value(self, rows: Any) -> str:
+        """As the table or the request has it."""
+        values, index = rows.attributes[self._name]
+        value = values[int(index[0])].as_py() if index[0] >= 0 else None
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or NONE
+        return NONE if value is None else str(value)
+
 
 class Recipe(ABC):
     """Part of what a model is told."""
@@ -150,7 +180,7 @@ class UserId(Recipe):
     sides = ("context",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "user", LevelField(attrgetter("user"), dataset.n_users)
+        yield "user", LevelField(attrgetter("user"), attrgetter("people"), dataset.n_users)
 
 
 @dataclass(frozen=True)
@@ -163,7 +193,7 @@ class Previous(Recipe):
         return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "previous", LevelField(attrgetter("previous"), dataset.n_items)
+        yield "previous", LevelField(attrgetter("previous"), attrgetter("catalogue"), dataset.n_items)
 
 
 @dataclass(frozen=True)
@@ -208,7 +238,7 @@ class ItemId(Recipe):
     sides = ("item",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "item", LevelField(attrgetter("item"), dataset.n_items)
+        yield "item", LevelField(attrgetter("item"), attrgetter("catalogue"), dataset.n_items)
 
 
 @dataclass(frozen=True, init=False)
@@ -293,6 +323,13 @@ class Description:
             keys = codes if keys is None else keys * (int(codes.max(initial=0)) + 1) + codes
             keys = np.unique(keys, return_inverse=True)[1]
         return keys
+
+    def label(self, rows: Any, name: str, feature: int | None) -> str:
+        """What people call a feature of a single row; None: all that the field says of it."""
+        field = self.fields.get(name)
+        if field is None:  # a column of levels, which a recipe of one's own may have
+            return "" if feature is None else str(feature)
+        return field.label(rows, feature)
 
     def known(self, rows: Any) -> np.ndarray:
         """Rows of which anything is known."""

@@ -94,7 +94,11 @@ class FactorizationReader(Reader):
         self.model.fit(feedback, callback=callback)
 
     def scorer(self, contexts: Columns, known: Known) -> tuple[Score, np.ndarray | None]:
-        return self.products(with_none(self.model.phi_)[self._row[_levels(contexts, self.model)[0].codes]]), known()
+        return self.products(with_none(self.model.phi_)[self.rows_of(contexts)]), known()
+
+    def rows_of(self, contexts: Columns) -> np.ndarray:
+        """Which context of the fit each row is, -1 for none of them."""
+        return self._row[_levels(contexts, self.model)[0].codes]
 
 
 class TensorReader(Reader):

@@ -10,6 +10,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.contexts import Catalogue, Description, ItemId, Recipe, UserId, check_recipes
 from everypair.data import Dataset
+from everypair.explain import Explanation, explain
 from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
 from everypair.moments import Moments
@@ -110,6 +111,37 @@ class Recommender:
         names = self.dataset_.items.take(np.maximum(items, 0).ravel()).to_numpy(zero_copy_only=False).astype(object)
         return np.where(items >= 0, names.reshape(items.shape), np.array(None)), scores
 
+    def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
+        """Why an item has its score: what each feature of the context brings to it, all of which adds up to the score.
+
+        Parameters
+        ----------
+        user, item : ids
+        request : mapping, optional
+            What is known, as for :meth:`recommend`, in place of the user.
+
+        Examples
+        --------
+        >>> import everypair as ep
+        >>> dataset = ep.datasets.youtube_like(200, 50, seed=0)
+        >>> recommender = ep.Recommender(ep.FM(factors=4), context=[ep.Attributes("country"), ep.Previous()]).fit(dataset)
+        >>> why = recommender.explain(dataset.users[0], dataset.items[3])
+        >>> why.table.column_names
+        ['field', 'value', 'contribution']
+        """
+        if (user is None) == (request is None) or item is None:
+            raise TypeError(
+                "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}); got "
+                f"user={user!r}, item={item!r}, request={request!r}."
+            )
+        dataset = self.dataset_
+        code = int(dataset.items.codes([item], "item")[0])
+        if code < 0:
+            raise ValueError(f"item must be one of the {dataset.n_items:,} the recommender was fitted on, got {item!r}.")
+        moments = Moments.of_requests([{dataset.user_column: user} if request is None else request], dataset)
+        self._check_state()
+        return explain(self._read, self._contexts, self.feedback_, self._popularity, moments, code)
+
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -134,8 +166,7 @@ class Recommender:
                 "these moments are of other data than the recommender was fitted on: codes mean other users or items. "
                 "Split one Dataset."
             )
-        if self._state is not None and self._read.state is not self._state:
-            raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
+        self._check_state()
         columns = self._contexts.columns(moments)
         score, known = self._read.scorer(columns, lambda: self._contexts.known(moments))
         if known is None or known.all():
@@ -147,6 +178,10 @@ class Recommender:
             return scores
 
         return filled
+
+    def _check_state(self) -> None:
+        if self._state is not None and self._read.state is not self._state:
+            raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
 
     def pairs_per_event(self, dataset: Dataset) -> float:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""

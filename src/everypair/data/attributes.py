@@ -46,6 +46,10 @@ class Encoder(ABC):
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         """Which rows have a feature."""
 
+    @abstractmethod
+    def label(self, feature: int) -> str | None:
+        """What people call a feature; None where it is but the value itself."""
+
 
 class Category(Encoder):
     """One feature per level."""
@@ -71,6 +75,9 @@ class Category(Encoder):
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return self._of_rows(values, index) >= 0
 
+    def label(self, feature: int) -> str:
+        return self.levels[feature].as_py()
+
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.append(self.codes(values), MISSING)[index]
 
@@ -78,11 +85,14 @@ class Category(Encoder):
 class Bins(Category):
     """Numbers cut at quantiles into about equally many: one feature per bin. Bins begin at numbers met, so none is empty."""
 
+    whole = False  # numbers are integers: "18 to 24"
+
     def __init__(self, bins: int) -> None:
         self.bins = bins
 
     def learn(self, values: pa.ChunkedArray) -> None:
         numbers = _finite(values)
+        self.whole = pa.types.is_integer(decoded(values).type)
         cuts = np.quantile(numbers, np.arange(1, self.bins) / self.bins, method="higher") if len(numbers) else numbers
         self.edges = np.unique(cuts[cuts > numbers.min(initial=np.inf)])
         self.levels = pa.array([str(j) for j in range(len(self.edges) + 1)][: len(numbers)])
@@ -91,6 +101,20 @@ class Bins(Category):
         numbers = floats(values)
         found = np.searchsorted(self.edges, numbers, side="right") if len(self.levels) else UNKNOWN
         return np.where(np.isfinite(numbers), found, MISSING)
+
+    def label(self, feature: int) -> str:
+        edges = [f"{edge:.12g}" for edge in self.edges]
+        if not edges:
+            return "any number"
+        if feature == 0:
+            return f"below {edges[0]}"
+        if feature == len(edges):
+            return f"{edges[-1]} and more"
+        low, high = edges[feature - 1], edges[feature]
+        if not self.whole:
+            return f"{low} to below {high}"
+        last = f"{self.edges[feature] - 1:.12g}"
+        return low if last == low else f"{low} to {last}"
 
 
 class Value(Encoder):
@@ -114,6 +138,9 @@ class Value(Encoder):
 
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.isfinite(self._of_rows(values, index))
+
+    def label(self, feature: int) -> None:
+        return None
 
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.append((floats(values) - self.mean) / self.spread, np.nan)[index]
@@ -141,6 +168,9 @@ class Multiple(Encoder):
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         row, codes = self._codes(values)
         return np.bincount(row[codes >= 0], minlength=len(values) + 1)[index] > 0
+
+    def label(self, feature: int) -> str:
+        return self.category.label(feature)
 
     def _matrix(self, row: np.ndarray, codes: np.ndarray, n: int) -> Any:
         """A row per value, and a last one without any: what -1 finds."""

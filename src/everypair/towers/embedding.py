@@ -63,9 +63,9 @@ class Embedding(Tower):
         return Vectors(rows=rows.pick(self._W.value))
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
-        row = int(np.arange(rows.size)[rows.checked_index()][0])
-        amount = float(rows.pick(self._W.value)[0].astype(np.float64) @ psi)
-        return [Contribution((rows.name,), row, amount)] if row >= 0 else []
+        index = rows.checked_index()
+        row = 0 if isinstance(index, slice) else int(index[0])
+        return [Contribution((rows.name,), row, float(self._W.value[row].astype(np.float64) @ psi))] if row >= 0 else []
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         return lambda f: rows.pick(self._W.value[:, f])
