@@ -87,10 +87,8 @@ def _(read: FactorizationReader, case: Case, score: float) -> list[Part]:
     row = int(read.rows_of(case.columns)[0])
     indptr, indices, _ = feedback.by_context
     at = slice(indptr[row], indptr[row + 1])
-    alpha, b, covered = (
-        np.broadcast_to(values, len(feedback))[at].astype(np.float64)
-        for values in (feedback.alpha, feedback.b, feedback.unobserved())
-    )
+    of_pairs = feedback.alpha, feedback.b, feedback.unobserved()
+    alpha, b, covered = (np.broadcast_to(values, len(feedback))[at].astype(np.float64) for values in of_pairs)
     m, n = feedback.weights()
     psi = model.psi_.astype(np.float64)
     penalty = np.broadcast_to(model._side("context").parameters["W"].penalty, (len(m), 1))[row, 0]

@@ -113,7 +113,7 @@ class Explanation:
         return [*features[:kept], Part(f"{len(rest):,} others", "", math.fsum(part.amount for part in rest)), *last]
 
     def _repr_html_(self) -> str:
-        return self.svg()
+        return f'<div style="max-width:60rem">{self.svg()}</div>'
 
     def __repr__(self) -> str:
         shown = self._shown()

@@ -131,8 +131,8 @@ class Recommender:
         """
         if (user is None) == (request is None) or item is None:
             raise TypeError(
-                "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}); got "
-                f"user={user!r}, item={item!r}, request={request!r}."
+                "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}), "
+                f"got user={user!r}, item={item!r}, request={request!r}."
             )
         dataset = self.dataset_
         code = int(dataset.items.codes([item], "item")[0])
