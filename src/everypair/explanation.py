@@ -145,23 +145,24 @@ def _bars(title: str, parts: Sequence[Part], score: float) -> str:
     low, high = min(0.0, *amounts), max(0.0, *amounts)
     room = 8.0 + max(pictures.width_of(text, FONT) for text in written)
     before, after = LABELS + (room if low < 0.0 else 0.0), WIDTH - EDGE - room
-    scale = (after - before) / (high - low) if high > low else 0.0
-    zero = before - low * scale
+    lengths = [amount / (high - low) * (after - before) if high > low else 0.0 for amount in amounts]
+    zero = before - min(0.0, *lengths)
     height = TOP + ROW * len(amounts) + 14.0
     drawn = [
         f'<rect width="{WIDTH:g}" height="{height:g}" rx="8" style="fill:#fff;stroke:#dfe4ea"/>',
         _text(EDGE, 26.0, title, f"font-size:{TITLE:g}px;font-weight:600"),
     ]
-    for j, (label, amount, number) in enumerate(zip([*(part.label for part in parts), "score"], amounts, written, strict=True)):
+    labels = [*(part.label for part in parts), "score"]
+    for j, (label, length, number) in enumerate(zip(labels, lengths, written, strict=True)):
         y, last = TOP + ROW * j + (6.0 if j == len(parts) else 0.0), j == len(parts)
         if last:
             drawn.append(pictures.line(EDGE, y - 3.0, WIDTH - EDGE, y - 3.0, f'style="stroke:{RULE};stroke-dasharray:2 3"'))
-        drawn.append(_bar(zero, y + 4.0, amount * scale, WHOLE if last else UP if amount >= 0.0 else DOWN, f"{label}: {number}"))
+        drawn.append(_bar(zero, y + 4.0, length, WHOLE if last else UP if length >= 0.0 else DOWN, f"{label}: {number}"))
         weight = ";font-weight:600" if last else ""
         fitted = pictures.shortened(label, FONT, LABELS - EDGE - 10.0)
         drawn.append(_text(LABELS - 10.0, y + 16.5, fitted, f"text-anchor:end{weight}"))
-        side, anchor = (5.0, "start") if amount >= 0.0 else (-5.0, "end")
-        drawn.append(_text(zero + amount * scale + side, y + 16.5, number, f"text-anchor:{anchor}{weight}"))
+        side, anchor = (5.0, "start") if length >= 0.0 else (-5.0, "end")
+        drawn.append(_text(zero + length + side, y + 16.5, number, f"text-anchor:{anchor}{weight}"))
     drawn.append(pictures.line(zero, TOP, zero, height - 8.0, f'style="stroke:{RULE}"'))
     return pictures.svg(title, WIDTH, height, drawn)
 
