@@ -55,6 +55,11 @@ def main(folder: Path) -> None:
     print("someone from Germany who has watched two videos:", list(ids[0]))
     print(f"{dataset.users[0]}:", list(ids[1]))
     # [recommend]
+    # [explain]
+    why = recommender.explain(item=ids[0][0], request={"country": "DE", "age": "25-34", "history": watched})
+    print(why)
+    why.save(folder / "why.html")
+    # [explain]
 
 
 if __name__ == "__main__":

@@ -245,3 +245,8 @@ class WrongLookup(Plain):
 class WrongDimensions(Plain):
     def dimensions(self, rows: Rows, workers: Workers) -> Any:
         return lambda f: self._W.value[:, 0]
+
+
+class WrongContributions(Plain):
+    def contributions(self, rows: Rows, psi: np.ndarray) -> Any:
+        return [part._replace(amount=2.0 * part.amount) for part in super().contributions(rows, psi)]

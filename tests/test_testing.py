@@ -42,6 +42,7 @@ WRONG: list[Any] = [
     (broken.ByThreads, ["threads", "context[", "other bits on 3 threads than on one"]),
     (broken.WrongLookup, ["lookup", "phi["]),
     (broken.WrongDimensions, ["dimensions", "phi_1 of row"]),
+    (broken.WrongContributions, ["contributions", "those of row 0 add up to", "expected <phi, psi>"]),
 ]
 
 

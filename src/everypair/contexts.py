@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from everypair import validation as check
-from everypair.data import Dataset
+from everypair.data import Dataset, Ids
 from everypair.data import attributes as coding
 from everypair.history import NORMALIZATIONS, HistoryField, Window
 from everypair.moments import Lookup, Moments
 from everypair.rows import Levels
+
+NONE = "none"  # what people are told where a row has no value
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,18 @@ class Catalogue:
 
     item: np.ndarray
     attributes: dict[str, Lookup]
+    catalogue: Ids
 
     @classmethod
     def of(cls, dataset: Dataset) -> Catalogue:
         item = np.arange(dataset.n_items)
-        return cls(item, {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names})
+        attributes = {name: Lookup(dataset.item_table[name], item) for name in dataset.item_table.column_names}
+        return cls(item, attributes, dataset.items)
 
     def take(self, index: np.ndarray) -> Catalogue:
         """Some of the rows."""
-        return Catalogue(self.item[index], {name: Lookup(values, at[index]) for name, (values, at) in self.attributes.items()})
+        attributes = {name: Lookup(values, at[index]) for name, (values, at) in self.attributes.items()}
+        return Catalogue(self.item[index], attributes, self.catalogue)
 
 
 class Field(ABC):
@@ -67,6 +72,10 @@ class Field(ABC):
     @abstractmethod
     def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         """From what :meth:`learnt` gave."""
+
+    @abstractmethod
+    def label(self, rows: Any, feature: int | None) -> str:
+        """What people call a feature of a single row; None: all that the field says of it."""
 
 
 class IdField(Field):
@@ -110,6 +119,11 @@ class LevelField(IdField):
     def known(self, rows: Any) -> np.ndarray:
         return np.append(self.met, False)[self._codes(rows)]
 
+    def label(self, rows: Any, feature: int | None) -> str:
+        code = int(self._codes(rows)[0]) if feature is None else feature
+        ids = rows.people if self.ids == "users" else rows.catalogue
+        return str(ids[code]) if code >= 0 else NONE
+
 
 class PastField(IdField):
     """The history."""
@@ -135,6 +149,12 @@ class PastField(IdField):
     def known(self, rows: Moments) -> np.ndarray:
         met = np.append(0, np.cumsum(self.met[rows.items]))
         return met[rows.end] > met[self._begin(rows)]
+
+    def label(self, rows: Moments, feature: int | None) -> str:
+        if feature is not None:
+            return str(rows.catalogue[feature])
+        count = int((rows.end - self._begin(rows))[0])
+        return "1 item" if count == 1 else f"{count:,} items"
 
     def _begin(self, rows: Moments) -> np.ndarray:
         return self._window.first(rows.begin, rows.end)
@@ -174,6 +194,18 @@ class AttributeField(Field):
 
     def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         self.encoder = coding.restored(facts)
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        named = None if feature is None else self.encoder.label(feature)
+        return self._value(rows) if named is None else named
+
+    def _value(self, rows: Any) -> str:
+        """As the table or the request has it."""
+        values, index = rows.attributes[self._name]
+        value = values[int(index[0])].as_py() if index[0] >= 0 else None
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or NONE
+        return NONE if value is None else str(value)
 
 
 class Recipe(ABC):
@@ -366,6 +398,13 @@ class Description:
             keys = codes if keys is None else keys * (int(codes.max(initial=0)) + 1) + codes
             keys = np.unique(keys, return_inverse=True)[1]
         return keys
+
+    def label(self, rows: Any, name: str, feature: int | None) -> str:
+        """What people call a feature of a single row; None: all that the field says of it."""
+        field = self.fields.get(name)
+        if field is None:  # a column of levels, which a recipe of one's own may have
+            return "" if feature is None else str(feature)
+        return field.label(rows, feature)
 
     def known(self, rows: Any) -> np.ndarray:
         """Rows of which anything is known."""

@@ -83,6 +83,7 @@ class Field:
     one_hot: bool  # at most one feature in each row
     makes_columns = False  # has :meth:`iterate_columns`
     has_squares = True  # has the products with squared entries
+    few_features = False  # a row has few of them, each worth a word of its own
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""
@@ -108,6 +109,12 @@ class Field:
         """X as a matrix."""
         raise NotImplementedError
 
+    def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """The features that a row has, in order, and their values (float64)."""
+        values = self.multiply_transposed(np.eye(1, self.shape[0], row)[0], SERIAL)
+        there = np.flatnonzero(values)
+        return there, values[there]
+
 
 class Compressed:
     """Compressed rows (or columns) of a sparse matrix, and the ranges that threads share them in."""
@@ -130,6 +137,8 @@ class Compressed:
 class SparseField(Field):
     """A sparse matrix, compressed both ways."""
 
+    few_features = True
+
     def __init__(self, name: str, matrix: Any) -> None:
         csr: Any = sp.csr_array(check.sparse(f"field {name!r}", matrix), copy=True)
         csr = sp.csr_array((csr.data.astype(_float(csr.dtype)), csr.indices, csr.indptr), shape=csr.shape)
@@ -149,6 +158,12 @@ class SparseField(Field):
 
     def toarray(self) -> np.ndarray:
         return self._matrix().toarray()
+
+    def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        indptr, indices, values = self._rows.arrays
+        at = slice(indptr[row], indptr[row + 1])
+        there = indices[at]
+        return there, np.ones(len(there)) if np.ndim(values) == 0 else values[at].astype(np.float64)  # type: ignore[index]
 
     def _matrix(self) -> Any:
         indptr, indices, values = self._rows.arrays

@@ -53,6 +53,7 @@ class HistoryField(Field):
     """
 
     one_hot = False
+    few_features = True
     visits = 0  # events and rows that products have visited
 
     def __init__(
@@ -101,6 +102,13 @@ class HistoryField(Field):
 
     def toarray(self) -> np.ndarray:
         return np.stack([self.multiply(column, SERIAL) for column in np.eye(self.shape[1])], axis=1)
+
+    def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """The items of a row's past, and what each makes up of it: an item met again adds up."""
+        first, end = int(self.window.first(self._begin[row], self._end[row])), int(self._end[row])
+        weight = self.window.decay ** np.arange(end - first - 1, -1, -1, dtype=np.float64)
+        items, place = np.unique(self._items[first:end], return_inverse=True)
+        return items, np.bincount(place, weight, len(items)) * self._scale[row]
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._forward(v, self.window.decay, self._entries, self._scale, workers)

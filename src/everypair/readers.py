@@ -233,8 +233,12 @@ class FactorizationReader(VectorReader):
         """The best row of someone with these items, the item side held (see :mod:`everypair.foldin`)."""
         loss = self.loss("context", self.psi)
         A, b = loss.equations(items, alpha, alpha)
-        strength = self.towers["context"].parameters["W"].parts[0].strength
-        return minimum(A, b, np.full(len(A), strength * loss.weight(len(items), 1)))
+        return minimum(A, b, np.full(len(A), self.strength * loss.weight(float(alpha.sum()), 1)))
+
+    @property
+    def strength(self) -> float:
+        """lambda of a row, before it is scaled by its weight."""
+        return self.towers["context"].parameters["W"].parts[0].strength
 
     def stored(self) -> Stored:
         stored = super().stored()

@@ -19,6 +19,7 @@ from everypair.data import Dataset, Ids
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
+from everypair.explain import Explanation, explain
 from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
 from everypair.moments import HISTORY, Moments
@@ -248,6 +249,34 @@ class Recommender:
             f"For people never seen, fit FM or MFSI with context=[Attributes(...)] (what is known of them) or [History()] (what they "
             f"have seen); or ask with fallback='popular'."
         )
+
+    def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
+        """Why an item has its score: what each feature of the context brings to it, all of which adds up to the score.
+
+        Parameters
+        ----------
+        user, item : ids
+        request : mapping, optional
+            What is known, as for :meth:`recommend`, in place of the user.
+
+        Examples
+        --------
+        >>> import everypair as ep
+        >>> dataset = ep.datasets.youtube_like(200, 50, seed=0)
+        >>> recommender = ep.Recommender(ep.FM(factors=4), context=[ep.Attributes("country"), ep.Previous()]).fit(dataset)
+        >>> why = recommender.explain(dataset.users[0], dataset.items[3])
+        >>> why.table.column_names
+        ['field', 'value', 'contribution']
+        """
+        if (user is None) == (request is None) or item is None:
+            raise TypeError(
+                "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}), "
+                f"got user={user!r}, item={item!r}, request={request!r}."
+            )
+        served = self._fitted
+        _, _, (code,) = self._known_ids(served.dataset.items, [item], "items")
+        moments = self._asked(served, None if user is None else [user], None if request is None else [request])[0]
+        return explain(served, moments, int(code))
 
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None

@@ -114,6 +114,9 @@ class NewLevels(Levels):
     def codes(self) -> np.ndarray:  # type: ignore[override]
         return np.append(cast(np.ndarray, self.described.checked_index()), -1)[self.table.codes]
 
+    def take(self, index: np.ndarray) -> NewLevels:
+        return NewLevels(self.table.take(index), self.described, self)
+
     @property
     def missing(self) -> bool:  # type: ignore[override]
         return bool(self.codes.min(initial=0) < 0)

@@ -47,7 +47,7 @@ class Served:
         self._check(moments)
         past = Lists(moments.begin, moments.end, moments.items)
         columns = self.contexts.columns(moments)
-        return self.reader.scores(Asked(columns, past, self._confidence, lambda: self.contexts.known(moments), moments.told))
+        return self.reader.scores(Asked(columns, past, self.confidence, lambda: self.contexts.known(moments), moments.told))
 
     def rank(
         self,
@@ -91,7 +91,7 @@ class Served:
                 "Split one Dataset."
             )
 
-    def _confidence(self, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def confidence(self, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The items of a past, each once, and how much they count."""
         items, counts = np.unique(past, return_counts=True)
         return items, (np.ones(len(items)) if self.dataset.repeats == "drop" else counts.astype(np.float64))

@@ -33,7 +33,7 @@ def check_tower(
     On random feedback with free vectors on the other side, in float64:
 
     - its description can be bound again and again, and the vectors have the right shape;
-    - the vectors of some rows are the same as among all rows;
+    - the vectors of some rows are the same as among all rows, and contributions add up to their products with a vector;
     - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with differences, and every parameter is stepped on;
     - the Gram agrees with a sum over rows, and a rotation, where offered, does what it says;
     - no step raises the objective, evaluated over every pair; the view is told of every move; in the end no parameter has
@@ -89,6 +89,7 @@ class _Check:
     def all(self) -> None:
         self.description()
         self.some_rows()
+        self.contributions()
         if isinstance(self.tower, Smooth):
             self.coordinates()
             self.derivatives()
@@ -167,6 +168,16 @@ class _Check:
         one_by_one = tower.dimensions(tower.rows, SERIAL)
         for f in range(tower.n_dims):
             self.same("dimensions", np.asarray(one_by_one(f)), phi[:, f], lambda c, f=f: f"phi_{f} of row {c}")
+
+    def contributions(self) -> None:
+        tower = self.solver().towers[self.side]
+        psi = self.random.normal(size=tower.n_dims)
+        if not tower.rows.has_rows:
+            return
+        for c, expected in enumerate(tower.vectors().rows @ psi):
+            amounts = [part.amount for part in tower.contributions(tower.rows.take(np.array([c])), psi)]
+            if abs(sum(amounts) - expected) > 1e-9 * max(1.0, sum(map(abs, amounts))):
+                self.fail("contributions", f"those of row {c} add up to {sum(amounts):.6g}, expected <phi, psi> = {expected:.6g}.")
 
     def coordinates(self) -> None:
         tower = self.smooth()

@@ -57,6 +57,10 @@ class Encoder(ABC):
     def restore(self, facts: Mapping[str, Any]) -> None:
         """From what :meth:`learnt` gave."""
 
+    @abstractmethod
+    def label(self, feature: int) -> str | None:
+        """What people call a feature; None where it is but the value itself."""
+
 
 class Category(Encoder):
     """One feature per level."""
@@ -89,6 +93,9 @@ class Category(Encoder):
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.levels = pa.array(facts["levels"], pa.large_string())
 
+    def label(self, feature: int) -> str:
+        return self.levels[feature].as_py()
+
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.append(self.codes(values), MISSING)[index]
 
@@ -96,20 +103,23 @@ class Category(Encoder):
 class Bins(Category):
     """Numbers cut at quantiles into about equally many: one feature per bin. Bins begin at numbers met, so none is empty."""
 
+    whole = False  # numbers are integers: "18 to 24"
+
     def __init__(self, bins: int = 0) -> None:
         self.bins = bins
 
     def learnt(self) -> dict[str, Any]:
-        return {"kind": "bins", "edges": self.edges.tolist(), "levels": self.levels.to_pylist()}
+        return {"kind": "bins", "edges": self.edges.tolist(), "levels": self.levels.to_pylist(), "whole": self.whole}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         super().restore(facts)
-        self.edges = np.array(facts["edges"], np.float64)
+        self.edges, self.whole = np.array(facts["edges"], np.float64), bool(facts["whole"])
         if len(self.levels) not in (0, len(self.edges) + 1) or np.any(np.diff(self.edges) <= 0):
             raise ValueError("edges of bins must rise, with one bin more than edges.")
 
     def learn(self, values: pa.ChunkedArray) -> None:
         numbers = _finite(values)
+        self.whole = pa.types.is_integer(decoded(values).type)
         cuts = np.quantile(numbers, np.arange(1, self.bins) / self.bins, method="higher") if len(numbers) else numbers
         self.edges = np.unique(cuts[cuts > numbers.min(initial=np.inf)])
         self.levels = pa.array([str(j) for j in range(len(self.edges) + 1)][: len(numbers)])
@@ -118,6 +128,20 @@ class Bins(Category):
         numbers = floats(values)
         found = np.searchsorted(self.edges, numbers, side="right") if len(self.levels) else UNKNOWN
         return np.where(np.isfinite(numbers), found, MISSING)
+
+    def label(self, feature: int) -> str:
+        edges = [f"{edge:.12g}" for edge in self.edges]
+        if not edges:
+            return "any number"
+        if feature == 0:
+            return f"below {edges[0]}"
+        if feature == len(edges):
+            return f"{edges[-1]} and more"
+        low, high = edges[feature - 1], edges[feature]
+        if not self.whole:
+            return f"{low} to below {high}"
+        last = f"{self.edges[feature] - 1:.12g}"
+        return low if last == low else f"{low} to {last}"
 
 
 class Value(Encoder):
@@ -150,6 +174,9 @@ class Value(Encoder):
 
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.isfinite(self._of_rows(values, index))
+
+    def label(self, feature: int) -> None:
+        return None
 
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.append((floats(values) - self.mean) / self.spread, np.nan)[index]
@@ -188,6 +215,9 @@ class Multiple(Encoder):
     def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         row, codes = self._codes(values)
         return np.bincount(row[codes == UNKNOWN], minlength=len(values) + 1)[index]
+
+    def label(self, feature: int) -> str:
+        return self.category.label(feature)
 
     def _matrix(self, row: np.ndarray, codes: np.ndarray, n: int) -> Any:
         """A row per value, and a last one without any: what -1 finds."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from everypair.experiments.common import rounded
+from everypair.pictures import line, svg
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 34, 58
@@ -36,8 +37,8 @@ def bars(
             above = max(value, high)
         parts.append(f'<text class="value" x="{middle:.1f}" y="{_y(above / top) - 5:.1f}">{value:.2f}</text>')
         parts.append(_label(middle, label))
-    parts.append(_line(LEFT, _y(1 / top), WIDTH - RIGHT, _y(1 / top), "one"))
-    return _svg(title, parts)
+    parts.append(line(LEFT, _y(1 / top), WIDTH - RIGHT, _y(1 / top), 'class="one"'))
+    return svg(title, WIDTH, HEIGHT, parts)
 
 
 def paired_bars(title: str, labels: Sequence[str], pairs: Sequence[tuple[float, float]], names: tuple[str, str]) -> str:
@@ -54,12 +55,12 @@ def paired_bars(title: str, labels: Sequence[str], pairs: Sequence[tuple[float, 
             parts.append(f'<text class="value" x="{x + width / 2:.1f}" y="{scale(value) - 5:.1f}">{rounded(value)}</text>')
         parts.append(_label(LEFT + room * (j + 0.5), label))
     parts.append(_legend([(names[0], "conventional"), (names[1], "icd")]))
-    return _svg(title, parts)
+    return svg(title, WIDTH, HEIGHT, parts)
 
 
 def lines(title: str, across: str, series: Sequence[tuple[str, str, str, Sequence[tuple[float, float]]]]) -> str:
     """Lines of (name, colour, dash) on two logarithmic scales, a dot at each measured point."""
-    points = [point for *_, line in series for point in line]
+    points = [point for *_, measured in series for point in measured]
     low_x, high_x = (math.log10(bound([x for x, _ in points])) for bound in (min, max))
     low, high = math.floor(math.log10(min(y for _, y in points))), math.ceil(math.log10(max(y for _, y in points)))
     y = _log(low, max(high, low + 1))
@@ -72,25 +73,20 @@ def lines(title: str, across: str, series: Sequence[tuple[str, str, str, Sequenc
     for value in sorted({x for x, _ in points}):
         parts.append(f'<text class="label" x="{x(value):.1f}" y="{HEIGHT - BOTTOM + 17}">{value:,.0f}</text>')
     parts.append(f'<text class="label" x="{(LEFT + WIDTH) / 2:.1f}" y="{HEIGHT - BOTTOM + 34}">{escape(across)}</text>')
-    for name, kind, dash, line in series:
-        path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in line)
+    for name, kind, dash, measured in series:
+        path = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in measured)
         parts.append(f'<polyline class="{kind}" points="{path}" stroke-dasharray="{dash}"/>')
         parts += [
             f'<circle class="{kind}" cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"><title>{escape(name)}: {b:.4g}</title></circle>'
-            for a, b in line
+            for a, b in measured
         ]
-    return _svg(title, parts)
-
-
-def _svg(title: str, parts: Sequence[str]) -> str:
-    body = "\n".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}">\n{body}\n</svg>'
+    return svg(title, WIDTH, HEIGHT, parts)
 
 
 def _axis(title: str, ticks: Sequence[tuple[float, str]], y: Scale) -> str:
     parts = [f'<text class="title" x="{LEFT}" y="18">{escape(title)}</text>']
     for value, text in ticks:
-        parts.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid"))
+        parts.append(line(LEFT, y(value), WIDTH - RIGHT, y(value), 'class="grid"'))
         parts.append(f'<text class="tick" x="{LEFT - 7}" y="{y(value) + 4:.1f}">{text}</text>')
     return "\n".join(parts)
 
@@ -102,12 +98,8 @@ def _bar(x: float, y: float, width: float, kind: str, told: str) -> str:
 
 
 def _whisker(x: float, low: float, high: float) -> str:
-    ends = "".join(_line(x - 4, y, x + 4, y, "whisker") for y in (low, high))
-    return _line(x, low, x, high, "whisker") + ends
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    ends = "".join(line(x - 4, y, x + 4, y, 'class="whisker"') for y in (low, high))
+    return line(x, low, x, high, 'class="whisker"') + ends
 
 
 def _label(x: float, label: str) -> str:

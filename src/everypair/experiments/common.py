@@ -1,9 +1,8 @@
-"""What experiments share: tables in the terminal, interrupts, and what figures were measured on."""
+"""What experiments share: rounding, interrupts, and what figures were measured on."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,6 @@ import numpy as np
 import everypair
 from everypair.parallel import thread_count
 from everypair.recommender import Recommender
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, the first to the left."""
-    widths = [max(len(row[j]) for row in (header, *rows)) for j in range(len(header))]
-    lines = [
-        "  ".join(cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True)))
-        for row in (header, *rows)
-    ]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def rounded(value: float) -> str:

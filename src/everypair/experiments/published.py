@@ -19,10 +19,11 @@ import pyarrow.parquet as pq
 from everypair.data import Dataset
 from everypair.evaluation import Evaluation, Queries, evaluate, given
 from everypair.evaluation.search import search
-from everypair.experiments.common import environment, stop_if_interrupted, table
+from everypair.experiments.common import environment, stop_if_interrupted
 from everypair.models import MF
 from everypair.ranking import Lists
 from everypair.recommender import Recommender
+from everypair.text import table
 
 SPACE = {"unobserved_weight": (0.002, 1.0), "shrinkage": (0.01, 0.5)}
 TUNED_ON = 5_000  # users, at most

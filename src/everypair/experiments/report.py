@@ -8,7 +8,9 @@ from importlib.resources import files
 from typing import Any
 
 from everypair.experiments import charts
-from everypair.experiments.common import rounded, table
+from everypair.experiments.common import rounded
+from everypair.pictures import page as whole_page
+from everypair.text import table
 
 NAMES = {"recall@100": "Recall@100", "ndcg@100": "NDCG@100"}
 
@@ -69,26 +71,7 @@ def page(results: dict[str, Any]) -> str:
         "<code>results.json</code> beside this page.</li>",
         "</ul>",
     ]
-    head = [
-        '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>EveryPair: the paper, reproduced on {escape(data['name'])}</title>",
-        f"<style>\n{style}</style>",
-    ]
-    lines = [
-        "<!doctype html>",
-        '<html lang="en">',
-        "<head>",
-        *head,
-        "</head>",
-        "<body>",
-        "<main>",
-        *body,
-        "</main>",
-        "</body>",
-        "</html>",
-    ]
-    return "\n".join(lines) + "\n"
+    return whole_page(f"EveryPair: the paper, reproduced on {data['name']}", style, body)
 
 
 def _data_line(results: dict[str, Any]) -> str:

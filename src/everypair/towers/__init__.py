@@ -12,6 +12,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.concat import Concat
 from everypair.towers.constant import Constant
+from everypair.towers.contribution import Contribution
 from everypair.towers.core import Core
 from everypair.towers.embedding import Embedding
 from everypair.towers.linear import Linear
@@ -27,6 +28,7 @@ from everypair.view import View
 __all__ = [
     "Concat",
     "Constant",
+    "Contribution",
     "Coordinates",
     "Core",
     "Derivatives",

@@ -14,6 +14,7 @@ from everypair.feedback import Values
 from everypair.parallel import SERIAL, Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows, rows_like
+from everypair.towers.contribution import Contribution
 from everypair.towers.site import Settings, Site
 from everypair.vectors import Vectors
 from everypair.view import View
@@ -90,6 +91,16 @@ class Tower(ABC):
     def vectors_of(self, argument: str, rows: Any) -> np.ndarray:
         """``phi`` of other rows than those trained on (n x K); ``argument`` is what messages call them."""
         return self.evaluate(rows_like(argument, rows, self.rows), SERIAL).rows
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        """``<phi, psi>`` of a single row, taken apart: what each of its features brings, as far as they act on their own.
+
+        By default one summand for all columns that the tower reads.
+        """
+        asked = Rows(rows.name, rows.n, rows.columns, rows.index, rows.size)  # to see what is read of it
+        amount = float(self.evaluate(asked, SERIAL).rows[0].astype(np.float64) @ psi)
+        columns = tuple(name for name in rows.columns if name in asked.used)
+        return [Contribution(columns or (rows.name,), None, amount)]
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         """A function from f to ``phi_f`` of rows: one dimension at a time where the tower can."""

@@ -10,6 +10,7 @@ import numpy as np
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.base import Tower, check_towers
+from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import PartView, View
@@ -54,6 +55,10 @@ class Concat(Tower):
             return parts[j](f - start)
 
         return phi
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        parts = self._parts
+        return [found for start, tower in parts for found in tower.contributions(rows, psi[start : start + tower.n_dims])]
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]

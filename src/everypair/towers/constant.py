@@ -10,6 +10,7 @@ import numpy as np
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.base import Tower
+from everypair.towers.contribution import ITEM, Contribution
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import View
@@ -37,6 +38,9 @@ class Constant(Tower):
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.ones((1, rows.n), self._dtype))
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        return [Contribution((), None, float(psi[0]), ITEM)]
 
     def step(self, view: View, block: Any) -> None:
         raise AssertionError("there is nothing to step on")

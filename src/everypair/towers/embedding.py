@@ -13,6 +13,7 @@ from everypair.parallel import Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
+from everypair.towers.contribution import Contribution
 from everypair.towers.lookup import Lookup
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
@@ -60,6 +61,11 @@ class Embedding(Tower):
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(rows=rows.pick(self._W.value))
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        index = rows.checked_index()
+        row = 0 if isinstance(index, slice) else int(index[0])
+        return [Contribution((rows.name,), row, float(self._W.value[row].astype(np.float64) @ psi))] if row >= 0 else []
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         return lambda f: rows.pick(self._W.value[:, f])

@@ -14,6 +14,7 @@ from everypair.parallel import Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
+from everypair.towers.contribution import Contribution
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.site import Site
 from everypair.vectors import Vectors, turn
@@ -63,6 +64,19 @@ class FeatureTower(Tower):
         """``X w_f``: one dimension of the factors."""
         return project(features, self._W.value[f : f + 1], workers)[0]
 
+    def factor_contributions(self, features: Features, psi: np.ndarray) -> list[Contribution]:
+        """``x_l <w_l, psi>`` of a single row, a summand for each feature; for each field where all rows have most features."""
+        found: list[Contribution] = []
+        for (name, field), (_, at) in zip(features.fields.items(), columns_of(features), strict=True):
+            features_there, x = field.entries(0)
+            amounts = x * (psi @ self._W.value[:, at.start + features_there].astype(np.float64))
+            if field.few_features:
+                each = zip(features_there.tolist(), amounts.tolist(), strict=True)
+                found += [Contribution((name,), feature, amount) for feature, amount in each]
+            else:
+                found.append(Contribution((name,), None, float(amounts.sum())))
+        return found
+
     def _solver(self, workers: Workers) -> Solver:
         return Solver(self.settings.step_size, self.settings.field_solver, workers)
 
@@ -97,6 +111,9 @@ class Linear(FeatureTower):
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
         return project(features, self._W.value, workers)
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        return self.factor_contributions(self._features_of(rows), psi)
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         features = self._features_of(rows)

@@ -13,6 +13,7 @@ from everypair.parallel import Workers
 from everypair.rounding import tiny
 from everypair.rows import Levels, NewLevels, Rows
 from everypair.towers.base import Tower, check_towers
+from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import DerivedView, View
@@ -64,6 +65,21 @@ class Lookup(Tower):
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         levels, inner = self._read(rows)
         return Vectors(rows=levels.spread(self.tower.evaluate(inner, workers).rows))
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        """Those of the level; columns that describe it are named after both, such as ``"user.age"``."""
+        levels, inner = self._read(rows)
+        if not inner.has_rows:
+            return super().contributions(rows, psi)
+        level = levels.codes[0]
+        if level < 0:
+            return []
+
+        def outside(name: str) -> str:
+            return f"{self.column}.{name}" if name in inner.columns else self.column
+
+        found = self.tower.contributions(inner.take(np.array([level])), psi)
+        return [part._replace(columns=tuple(map(outside, part.columns))) for part in found]
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         levels, inner = self._read(rows)

@@ -17,6 +17,8 @@ from everypair import validation as check
 from everypair.features import Features, OnesField
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.parallel import Workers
+from everypair.rows import Rows
+from everypair.towers.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
 from everypair.towers.fields import Solver, step_linear, step_machine
 from everypair.towers.linear import FeatureTower, check_columns, columns_of, penalty_part, project, step_fields
 from everypair.towers.site import Site
@@ -77,6 +79,29 @@ class Machine(FeatureTower):
             squares += np.square(out[f], dtype=np.float64)
         out[self._q] += 0.5 * squares
         return out
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        """What each feature brings through its factors; bias, linear and pairwise terms; and what is the item's own.
+
+        The terms of the context are the same for every item if the item side has its constant 1 there, as a Machine has.
+        """
+        features = self._features_of(rows)
+        found = self.factor_contributions(features, psi[: self.factors])
+        kind = EVERY_ITEM if psi[self._q] == 1.0 else FEATURES
+        found.append(Contribution(tuple(features.fields), None, self._own_terms(features) * float(psi[self._q]), kind))
+        found.append(Contribution((), None, float(psi[self._one]), ITEM))
+        return found
+
+    def _own_terms(self, features: Features) -> float:
+        """Bias, linear and pairwise terms of a single row."""
+        listed = [(at.start, *field.entries(0)) for field, at in columns_of(features)]
+        there = np.concatenate([start + index for start, index, _ in listed])
+        x = np.concatenate([values for *_, values in listed])
+        xW = x * self._W.value[:, there].astype(np.float64)
+        total = xW.sum(axis=1)
+        bias = 0.0 if self._b is None else float(self._b.value[0])
+        linear = self._w.value[there].astype(np.float64) @ x
+        return float(bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
 
     @property
     def blocks(self) -> Sequence[int | str]:

@@ -11,6 +11,7 @@ import numpy as np
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.base import Tower, check_same_dims, check_towers, common_turns
+from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
 from everypair.vectors import Vectors
 from everypair.view import DerivedView, PartView, View
@@ -40,6 +41,9 @@ class Sum(Tower):
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         parts = [tower.dimensions(rows, workers) for tower in self.towers]
         return lambda f: reduce(np.add, (phi(f) for phi in parts))
+
+    def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
+        return [found for tower in self.towers for found in tower.contributions(rows, psi)]
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]

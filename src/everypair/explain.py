@@ -1,0 +1,120 @@
+"""Why an item: the score of one context and item, taken apart into what each feature of the context brings to it."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair.explanation import Explanation, Part
+from everypair.foldin import minimum
+from everypair.moments import HISTORY, Moments
+from everypair.ranking import Products, Scores
+from everypair.readers import CoViewReader, FactorizationReader, FeaturedReader, PopularityReader, Reader
+from everypair.rows import rows_like
+from everypair.serving import Served, Training
+from everypair.towers.contribution import EVERY_ITEM, ITEM, Contribution
+
+
+class Case(NamedTuple):
+    """What is to be explained: a single moment and an item, by a fitted model."""
+
+    served: Served
+    moments: Moments
+    columns: dict[str, Any]
+    item: int
+
+    @property
+    def item_id(self) -> str:
+        return str(self.moments.catalogue[self.item])
+
+    def label(self, field: str, feature: int | None = None) -> str:
+        return self.served.contexts.label(self.moments, field, feature)
+
+
+def explain(served: Served, moments: Moments, item: int) -> Explanation:
+    """The explanation of the score of an item (its code) at a single moment."""
+    case = Case(served, moments, served.contexts.columns(moments), item)
+    scores, known = served.scores(moments)
+    if known is not None and not known[0]:
+        parts = [Part("popularity", "nothing else is known", float(served.popularity[item]))]
+    else:
+        parts = _parts(served.reader, case, scores)
+    user = int(moments.user[0])
+    return Explanation(moments.catalogue[item], moments.people[user] if user >= 0 else None, parts)
+
+
+@singledispatch
+def _parts(read: Reader, case: Case, scores: Scores) -> list[Part]:
+    """By kind of model. Where all fields act together, as in a tensor, one part."""
+    return [_part(case, Contribution(tuple(case.columns), None, _score(case, scores)))]
+
+
+@_parts.register
+def _(read: FeaturedReader, case: Case, scores: Products) -> list[Part]:
+    tower = read.towers["context"]
+    found = tower.contributions(rows_like("contexts", case.columns, tower.rows), scores.psi[case.item].astype(np.float64))
+    return [_part(case, contribution) for contribution in found]
+
+
+@_parts.register
+def _(read: FactorizationReader, case: Case, scores: Products) -> list[Part]:
+    """A user's row by what each of her items brings to it: ``w = A^-1 sum_j b_j psi_j``, the items' vectors held.
+
+    The row was last moved before the items' vectors were: what it holds beyond that solution is a part of its own.
+    """
+    score = _score(case, scores)
+    (field,) = case.columns
+    if not read.by_user:
+        return [_part(case, Contribution((field,), None, score))]
+    items, alpha, count = _seen(case)
+    loss = read.loss("context", read.psi)
+    A, _ = loss.equations(items, alpha, alpha)
+    along = minimum(A, read.psi[case.item].astype(np.float64), np.full(len(A), read.strength * loss.weight(count, 1)))
+    amounts = alpha * (read.psi[items].astype(np.float64) @ along)
+    parts = [Part(HISTORY, str(case.moments.catalogue[j]), amount) for j, amount in zip(items, amounts.tolist(), strict=True)]
+    beyond = score - float(amounts.sum())
+    if case.moments.told[0] or int(case.moments.user[0]) < 0:  # folded in: there is nothing beyond but rounding
+        return parts
+    return [*parts, Part(field, f"{case.label(field)}, beyond the items", beyond, last=True)]
+
+
+def _seen(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
+    """The items that a row is made of, how much each counts, and how many events they are."""
+    served, moments = case.served, case.moments
+    user = int(moments.user[0])
+    if moments.told[0] or user < 0:
+        items, alpha = served.confidence(moments.items[moments.begin[0] : moments.end[0]])
+        return items, alpha, int(alpha.sum())
+    feedback = Training.of(served.dataset, True, np.array([user])).feedback
+    return feedback.by_context.indices, np.broadcast_to(feedback.alpha, len(feedback)), int(feedback.context_count[0])
+
+
+def _score(case: Case, scores: Scores) -> float:
+    if isinstance(scores, Products):
+        return float(scores.phi[0].astype(np.float64) @ scores.psi[case.item].astype(np.float64))
+    return float(scores.block(0, 1)[0, case.item])
+
+
+@_parts.register
+def _(read: CoViewReader, case: Case, scores: Scores) -> list[Part]:
+    score, share = _score(case, scores), float(read.model.share_[case.item])
+    parts = [Part("popularity", "decides ties", share)]
+    return [Part("previous", case.label("previous"), score - share), *parts] if score != share else parts
+
+
+@_parts.register
+def _(read: PopularityReader, case: Case, scores: Scores) -> list[Part]:
+    score = _score(case, scores)
+    return [Part("everyone", f"seen {score:.12g} {'time' if score == 1 else 'times'}", score)]
+
+
+def _part(case: Case, contribution: Contribution) -> Part:
+    """With names for people."""
+    columns, feature, amount, kind = contribution
+    if kind == EVERY_ITEM:
+        return Part("same for every item", "", amount, last=True)
+    if kind == ITEM:
+        return Part("item", case.item_id, amount, last=True)
+    return Part(" x ".join(columns), " x ".join(case.label(name, feature) for name in columns), amount)
