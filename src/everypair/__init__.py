@@ -10,6 +10,7 @@ from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popu
 from everypair.recommender import Recommender
 from everypair.rows import Levels
 from everypair.solver import DivergedError, Epoch
+from everypair.storage import load
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ __all__ = [
     "UserId",
     "datasets",
     "evaluation",
+    "load",
     "testing",
     "towers",
 ]

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,25 +42,48 @@ def as_json(results: Any) -> str:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write beside it, then put it in place: a crash leaves the old file or the new one."""
+    with writing(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+@contextmanager
+def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Path]:
+    """A place to write to, which takes the place of ``path`` (or of what ``final`` then says) when all is written, and not before."""
+    with told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path if final is None else final())
+            _sync(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Errors of the system that say what could not be written, and what to do."""
     try:
-        _write(path, text)
+        yield
     except OSError as error:
-        raise OSError(f"{path} cannot be written: {error.strerror}. Choose another place, or make room.") from error
+        if error.errno is None:  # it is told already
+            raise
+        raise OSError(f"{path} cannot be written: {error.strerror or error}. Choose another place, or make room.") from error
 
 
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+def _sync(folder: Path) -> None:
+    """Names, too, reach the disk in the order they were given."""
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _umask() -> int:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-import everypair
 from everypair import readers
 from everypair.configuration import built, classes, described
 from everypair.contexts import Catalogue, Description
 from everypair.data import Dataset, Ids
-from everypair.files import Folder
+from everypair.folders import Folder
 from everypair.models.base import Model
 from everypair.moments import Moments
 from everypair.readers import Stored, VectorReader
@@ -45,7 +45,7 @@ def save(recommender: Recommender, path: str | os.PathLike[str], custom: Iterabl
         index |= {f"{side} {name}": array for name, array in arrays.items()}
     data_numbers, data_index, tables, facts["dataset"] = _dataset_stored(served.dataset)
     manifest = {
-        "package": everypair.__version__,
+        "package": version("everypair"),
         "configuration": {
             name: described(getattr(recommender, name), known) for name in ("model", "context", "item", "unit", "unknown")
         },
@@ -54,9 +54,7 @@ def save(recommender: Recommender, path: str | os.PathLike[str], custom: Iterabl
         "unknown": recommender.unknown_,
     }
     payloads: dict[str, Any] = {"numbers": {**numbers, **data_numbers}, "index": {**index, **data_index}, **tables}
-    folder = Folder(path, KIND, VERSION)
-    folder.make()
-    folder.write(manifest, payloads)
+    Folder(path, KIND, VERSION).write(manifest, payloads)
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable[type] = ()) -> Recommender:
