@@ -213,7 +213,8 @@ class Recommender:
             stranger = names[int(np.argmin(codes))].as_py()
             advice = "For someone new, say what is known: requests=[{'history': [...]}]." if argument == "users" else ""
             raise ValueError(
-                f"{argument} must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. {advice}"
+                f"{argument} must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. "
+                f"{advice}"
             )
         return given, names, codes
 
@@ -244,10 +245,10 @@ class Recommender:
         uses = ", ".join(map(repr, served.contexts.fields))
         folds = f" (it also takes {HISTORY!r}, the items someone has seen)" if list(self.context) == [UserId()] else ""
         raise ValueError(
-            f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {name} {names[r].as_py()!r}: it is told "
-            f"{uses}, and training saw none of what is said{folds}. "
-            f"For people never seen, fit FM or MFSI with context=[Attributes(...)] (what is known of them) or [History()] (what they "
-            f"have seen); or ask with fallback='popular'."
+            f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {name} {names[r].as_py()!r}: it is "
+            f"told {uses}, and training saw none of what is said{folds}. For people never seen, fit FM or MFSI with "
+            f"context=[Attributes(...)] (what is known of them) or [History()] (what they have seen); or ask with "
+            f"fallback='popular'."
         )
 
     def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
@@ -281,7 +282,7 @@ class Recommender:
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best n items at each moment, by code, and their scores: -1 where fewer than n are left; n is at most that of all items.
+        """The best n items at each moment, by code, and their scores: -1 where fewer than n are left; n is at most that of all.
 
         What is popular, where nothing is known.
         """
@@ -330,7 +331,7 @@ class Recommender:
         return path
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
-        """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of their vectors) and ``rank``."""
+        """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of vectors) and ``rank``."""
         served = self._fitted
         vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
         return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, items, n)
@@ -366,8 +367,8 @@ class Recommender:
         Parameters
         ----------
         out : path
-            ``.parquet`` (id and vector), ``.npz`` (NumPy arrays ``ids`` and ``vectors``) or ``.usearch`` (an index; extra ``search``).
-            In an index keys are places in the order of ids, which are in ``<out>.ids.parquet``.
+            ``.parquet`` (id and vector), ``.npz`` (NumPy arrays ``ids`` and ``vectors``) or ``.usearch`` (an index; extra
+            ``search``). In an index keys are places in the order of ids, which are in ``<out>.ids.parquet``.
         of : {"items", "users"}
             Those of requests are given by :meth:`context_vectors`.
         """
@@ -417,7 +418,7 @@ class Recommender:
         served = self._fitted
         if not any(isinstance(recipe, Attributes) for recipe in served.recipes["item"]):
             raise ValueError(
-                f"{type(self.model).__name__} with item={list(self.item)} knows items by their events alone, and new ones have none. "
+                f"{type(self.model).__name__} with item={list(self.item)} knows items by their events, and new ones have none. "
                 f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
             )
         self._replace(extend(served, served.dataset.extended(items=items)))

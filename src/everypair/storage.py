@@ -1,7 +1,7 @@
 """Recommenders in folders: arrays as safetensors, tables and ids as Arrow, the rest as JSON. No pickle, nothing is executed.
 
-What is counted with (codes, bounds, ids, tables) is checked by its checksum whenever a folder is opened, and for sense. Parameters are
-numbers whatever they are: they are mapped into memory, and checked against their checksum on demand.
+What is counted with (codes, bounds, ids, tables) is checked by its checksum whenever a folder is opened, and for sense. Parameters
+are numbers whatever they are: they are mapped into memory, and checked against their checksum on demand.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from everypair.serving import Served, item_columns, no_rows
 KIND, VERSION = "recommender", 1
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
 FACTS = (
-    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least", "frame",
-    "notes",
+    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least",
+    "frame", "notes",
 )  # fmt: skip
 TABLES = ("user_table", "item_table", "event_table")
 
