@@ -238,7 +238,7 @@ def test_what_cannot_be_explained(dataset: ep.Dataset) -> None:
     for arguments, options in (((), {}), ((user,), {}), ((), {"item": item}), ((user, item), {"request": {}})):
         with pytest.raises(TypeError, match="an item and either a user or a request"):
             recommender.explain(*arguments, **options)
-    with pytest.raises(ValueError, match="items must be known.*such as 'v999'"):
+    with pytest.raises(ValueError, match=r"items must be known.*such as 'v999'"):
         recommender.explain(user, "v999")
     with pytest.raises(ep.NotFittedError):
         ep.Recommender(ep.MF()).explain(user, item)

@@ -218,5 +218,5 @@ def test_all_combinations_are_fitted_again() -> None:
     log = ep.datasets.youtube_like(20, 10, seed=1, events_per_user=4)
     model = ep.PARAFAC(**COMMON, combinations="all")
     recommender = ep.Recommender(model, [ep.UserId(), ep.Attributes("country")]).fit(log)
-    with pytest.raises(ValueError, match="combinations='all'.* Fit it again"):
+    with pytest.raises(ValueError, match=r"combinations='all'.* Fit it again"):
         recommender.update({"user": [log.users[0]], "item": [log.items[0]], "timestamp": [10**9]})

@@ -31,6 +31,10 @@ FACTS = (
     "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least",
     "frame", "notes",
 )  # fmt: skip
+UNREADABLE = (
+    KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, OSError,
+    pa.ArrowException,
+)  # fmt: skip
 TABLES = ("user_table", "item_table", "event_table")
 
 
@@ -85,7 +89,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     contents = folder.open(MAPPED, verify)
     try:
         return _restored(contents.manifest, contents.payloads, known)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder.path} does not hold a recommender that can be used: {what}") from error
 
