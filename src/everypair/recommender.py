@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from everypair.moments import Moments
 from everypair.parallel import Workers, thread_count
 from everypair.ranking import Lists, rank
 from everypair.readers import reader
+
+if TYPE_CHECKING:
+    from everypair.evaluation import EarlyStopping, Queries
 
 UNITS = ("auto", "user", "event")
 
@@ -54,14 +57,39 @@ class Recommender:
         self.item = check_recipes("item", [ItemId()] if item is None else item)
         self.unit = check.choice("unit", unit, UNITS)
 
-    def fit(self, dataset: Dataset, callback: Callable[[Recommender, Any], Any] | None = None) -> Self:
-        """Train from scratch on all events; ``callback(recommender, epoch)`` after each epoch, a true value stops."""
+    def fit(
+        self,
+        dataset: Dataset,
+        callback: Callable[[Recommender, Any], Any] | None = None,
+        *,
+        validation: Queries | None = None,
+        metric: str = "ndcg@10",
+        patience: int = 2,
+        evaluate_every: int = 1,
+    ) -> Self:
+        """Train from scratch on all events.
+
+        Parameters
+        ----------
+        dataset : Dataset
+        callback : callable, optional
+            ``callback(recommender, epoch)`` after each epoch; a true value stops.
+        validation : Queries, optional
+            ``tune`` of a split whose ``train`` is fitted: the fit ends where ``metric`` no longer gets better there, and the model
+            is that of the best epoch. ``validation_`` has the values (see :class:`~everypair.evaluation.EarlyStopping`).
+        metric : str
+        patience : int
+            The fit ends after so many evaluations in a row without a better value.
+        evaluate_every : int
+            Epochs between evaluations.
+        """
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
         if not len(dataset):
             raise ValueError("dataset has no events: there is nothing to learn from.")
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
+        stopping = None if validation is None else self._stopping(validation, metric, patience, evaluate_every)
         read = reader(self.model)
         read.check(self.context, self.item)
         events, alpha = dataset.counted()
@@ -84,10 +112,10 @@ class Recommender:
         before, state = dict(vars(self)), read.state
         self._read, self._contexts, self._dataset, self.feedback_ = read, contexts, dataset, feedback
         self._popularity = np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items)
-        self._state = None
-        called = None if callback is None else lambda model, epoch: callback(self, epoch)
+        self._state, self.validation_ = None, stopping
+        watching = [watch for watch in (callback, stopping) if watch is not None]  # the user's first: it sees each epoch's model
         try:
-            read.fit(feedback, columns, own_items, called)
+            read.fit(feedback, columns, own_items, lambda model, epoch: any([watch(self, epoch) for watch in watching]))
         except BaseException:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
@@ -95,6 +123,8 @@ class Recommender:
             else:
                 self._state = read.state
             raise
+        if stopping is not None:
+            stopping.restore(self)
         read.ended()
         self._state = read.state
         return self
@@ -152,6 +182,12 @@ class Recommender:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""
         contexts = len(np.unique(dataset.user)) if self._by_user(dataset) else len(dataset)
         return contexts * dataset.n_items / len(dataset)
+
+    def _stopping(self, validation: Queries, metric: str, patience: int, evaluate_every: int) -> EarlyStopping:
+        from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs  # which import this module
+
+        trained_by_epochs(self.model)
+        return EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
 
     def _by_user(self, dataset: Dataset) -> bool:
         """Whether a context is a user."""
