@@ -9,6 +9,7 @@ from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popu
 from everypair.recommender import Recommender
 from everypair.rows import Levels
 from everypair.solver import DivergedError, Epoch
+from everypair.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -38,4 +39,5 @@ __all__ = [
     "evaluation",
     "testing",
     "towers",
+    "tune",
 ]

@@ -114,8 +114,13 @@ class Recommender:
         self._popularity = np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items)
         self._state, self.validation_ = None, stopping
         watching = [watch for watch in (callback, stopping) if watch is not None]  # the user's first: it sees each epoch's model
+
+        def after_epoch(model: Model, epoch: Any) -> bool:
+            stops = [watch(self, epoch) for watch in watching]
+            return any(stops)
+
         try:
-            read.fit(feedback, columns, own_items, lambda model, epoch: any([watch(self, epoch) for watch in watching]))
+            read.fit(feedback, columns, own_items, after_epoch)
         except BaseException:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()

@@ -5,4 +5,16 @@ from everypair.evaluation.metrics import METRICS
 from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, Queries, RandomPerUser, Split, given
 from everypair.evaluation.stopping import EarlyStopping
 
-__all__ = ["METRICS", "ColdStart", "Cutoff", "EarlyStopping", "Evaluation", "LeaveLast", "Queries", "RandomPerUser", "Split", "evaluate", "given"]
+__all__ = [
+    "METRICS",
+    "ColdStart",
+    "Cutoff",
+    "EarlyStopping",
+    "Evaluation",
+    "LeaveLast",
+    "Queries",
+    "RandomPerUser",
+    "Split",
+    "evaluate",
+    "given",
+]

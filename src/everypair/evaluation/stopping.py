@@ -131,7 +131,9 @@ class EarlyStopping:
         parameters = _parameters(recommender)
         shapes = {name: np.shape(value) for name, value in arrays.items()}
         if values and shapes != {name: parameter.shape for name, parameter in parameters.items()}:
-            raise ValueError(f"arrays must be the best parameters of the same model ({', '.join(parameters)}), got shapes {shapes}.")
+            raise ValueError(
+                f"arrays must be the best parameters of the same model ({', '.join(parameters)}), got shapes {shapes}."
+            )
         self.values, self._best = values, {name: np.array(value) for name, value in arrays.items()}
 
 
@@ -139,7 +141,7 @@ def trained_by_epochs(model: Any) -> TowerModel:
     """The model, if it is trained by epochs."""
     if not isinstance(model, TowerModel):
         raise TypeError(
-            f"only models that are trained by epochs can be stopped early or tuned, got {model!r}. Use MF, MFSI, FM, PARAFAC or Tucker."
+            f"only models that are trained by epochs (MF, MFSI, FM, PARAFAC, Tucker) can be stopped early or tuned, got {model!r}."
         )
     return model
 

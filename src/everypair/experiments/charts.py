@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
+from everypair import svg
 from everypair.experiments.common import rounded
 
 WIDTH, HEIGHT = 460, 300
@@ -19,7 +20,7 @@ def bars(
 ) -> str:
     """A bar per label from zero, with its interval and its value above; a line at 1, what all are relative to."""
     top = max([1.0, *values, *(high for _, high in intervals if math.isfinite(high))]) * 1.12
-    step = _step(top)
+    step = svg.step(top)
     ticks = [j * step for j in range(int(top / step) + 1)]
     parts = [_axis(title, [(tick, f"{tick:g}") for tick in ticks], lambda v: _y(v / top))]
     room = (WIDTH - LEFT - RIGHT) / len(labels)
@@ -36,7 +37,7 @@ def bars(
             above = max(value, high)
         parts.append(f'<text class="value" x="{middle:.1f}" y="{_y(above / top) - 5:.1f}">{value:.2f}</text>')
         parts.append(_label(middle, label))
-    parts.append(_line(LEFT, _y(1 / top), WIDTH - RIGHT, _y(1 / top), "one"))
+    parts.append(svg.line(LEFT, _y(1 / top), WIDTH - RIGHT, _y(1 / top), "one"))
     return _svg(title, parts)
 
 
@@ -90,7 +91,7 @@ def _svg(title: str, parts: Sequence[str]) -> str:
 def _axis(title: str, ticks: Sequence[tuple[float, str]], y: Scale) -> str:
     parts = [f'<text class="title" x="{LEFT}" y="18">{escape(title)}</text>']
     for value, text in ticks:
-        parts.append(_line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid"))
+        parts.append(svg.line(LEFT, y(value), WIDTH - RIGHT, y(value), "grid"))
         parts.append(f'<text class="tick" x="{LEFT - 7}" y="{y(value) + 4:.1f}">{text}</text>')
     return "\n".join(parts)
 
@@ -102,12 +103,8 @@ def _bar(x: float, y: float, width: float, kind: str, told: str) -> str:
 
 
 def _whisker(x: float, low: float, high: float) -> str:
-    ends = "".join(_line(x - 4, y, x + 4, y, "whisker") for y in (low, high))
-    return _line(x, low, x, high, "whisker") + ends
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+    ends = "".join(svg.line(x - 4, y, x + 4, y, "whisker") for y in (low, high))
+    return svg.line(x, low, x, high, "whisker") + ends
 
 
 def _label(x: float, label: str) -> str:
@@ -132,12 +129,6 @@ def _y(share: float) -> float:
 
 def _log(low: int, high: int) -> Scale:
     return lambda value: _y((math.log10(value) - low) / (high - low))
-
-
-def _step(top: float) -> float:
-    """A round distance of ticks, for about five of them."""
-    power = 10 ** math.floor(math.log10(top / 5))
-    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if top / (power * factor) <= 6)
 
 
 def _power(power: int) -> str:
