@@ -131,9 +131,7 @@ class EarlyStopping:
         parameters = _parameters(recommender)
         shapes = {name: np.shape(value) for name, value in arrays.items()}
         if values and shapes != {name: parameter.shape for name, parameter in parameters.items()}:
-            raise ValueError(
-                f"arrays must be the best parameters of the same model ({', '.join(parameters)}), got shapes {shapes}."
-            )
+            raise ValueError(f"arrays must be the best parameters of the model ({', '.join(parameters)}), got shapes {shapes}.")
         self.values, self._best = values, {name: np.array(value) for name, value in arrays.items()}
 
 

@@ -95,6 +95,7 @@ def tune(
     ['factors', 'regularization', 'regularization_exponent', 'unobserved_weight']
     >>> recommender = tuning.recommender.fit(dataset)
     """
+    began = time.monotonic()
     if not isinstance(recommender, Recommender):
         raise TypeError(f"recommender must be a Recommender, got {type(recommender).__name__}: Recommender(model, context=[...]).")
     model = trained_by_epochs(recommender.model)
@@ -107,20 +108,9 @@ def tune(
     options: dict[str, Any] = {"every": evaluate_every, "patience": patience, "exclude_seen": exclude_seen}
     EarlyStopping(split.tune, metric, **options)  # refuses what is wrong, before anything is kept
     path = None if study is None else Path(study)
-    identity: dict[str, Any] = {} if path is None else {
-        "data": fingerprint(dataset),
-        "protocol": fingerprint_of_split(split.name, split.train, split.tune),
-        "metric": metric,
-        "model": type(model).__name__,
-        "template": {
-            **{name: repr(value) for name, value in model.get_params().items() if name not in ("n_threads", *searched.dimensions)},
-            "context": repr(list(recommender.context)), "item": repr(list(recommender.item)), "unit": recommender.unit,
-        },
-        "space": searched.described(),
-        "search": {"seed": seed, **options},
-    }  # fmt: skip
+    identity = {} if path is None else _identity(recommender, dataset, split, metric, searched, {"seed": seed, **options})
     watch = partial(EarlyStopping, split.tune, metric, **options)
-    search = Search(recommender, split.train, searched, watch, seed, time.monotonic() + limit)
+    search = Search(recommender, split.train, searched, watch, seed, began + limit)
     with quiet(), opened(path, identity) as kept:
         ended = search.run(kept, wanted)
         return Tuning.of(kept, searched, metric, ended, lambda settings: made(recommender, settings))
@@ -136,6 +126,24 @@ def _split(dataset: Dataset, protocol: Any) -> Split:
     if not protocol.train.items.same(dataset.items) or not protocol.train.users.same(dataset.users):
         raise ValueError("protocol is a split of other data than dataset: split that, or give the splitter.")
     return protocol
+
+
+def _identity(
+    template: Recommender, dataset: Dataset, split: Split, metric: str, space: Space, search: dict[str, Any]
+) -> dict[str, Any]:
+    """All that the trials of a study depend on."""
+    decided = {"n_threads", *space.settings(space.middle())}
+    kept = {name: repr(value) for name, value in template.model.get_params().items() if name not in decided}
+    recipes = {"context": repr(list(template.context)), "item": repr(list(template.item)), "unit": template.unit}
+    return {
+        "data": fingerprint(dataset),
+        "protocol": fingerprint_of_split(split.name, split.train, split.tune),
+        "metric": metric,
+        "model": type(template.model).__name__,
+        "space": space.described(),
+        "template": {**kept, **recipes},
+        "search": search,
+    }
 
 
 def made(template: Recommender, settings: Mapping[str, Any]) -> Recommender:

@@ -81,7 +81,7 @@ def _storage(path: Path) -> Any:
     try:
         return optuna().storages.RDBStorage(url)
     except (SQLAlchemyError, RuntimeError) as error:
-        raise ValueError(f"{path} is no study that can be read: {error}. Give another path.") from error
+        raise ValueError(f"{path} is no study that can be read: {str(error).splitlines()[0]}. Give another path.") from error
 
 
 def _claim(study: Any, path: Path, identity: Mapping[str, Any]) -> None:
