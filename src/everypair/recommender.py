@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from everypair.ranking import Lists
 from everypair.readers import Reader, VectorReader, reader
 from everypair.serving import Served, Training, item_columns
 from everypair.updating import extend, new_events, update
+
+if TYPE_CHECKING:
+    from everypair.evaluation import EarlyStopping, Queries
 
 UNITS = ("auto", "user", "event")
 UNKNOWN = ("ignore", "error")
@@ -88,14 +91,39 @@ class Recommender:
         self.unknown = check.choice("unknown", unknown, UNKNOWN)
         self._counting = threading.Lock()
 
-    def fit(self, dataset: Dataset, callback: Callable[[Recommender, Any], Any] | None = None) -> Self:
-        """Train from scratch on all events; ``callback(recommender, epoch)`` after each epoch, a true value stops."""
+    def fit(
+        self,
+        dataset: Dataset,
+        callback: Callable[[Recommender, Any], Any] | None = None,
+        *,
+        validation: Queries | None = None,
+        metric: str = "ndcg@10",
+        patience: int = 2,
+        evaluate_every: int = 1,
+    ) -> Self:
+        """Train from scratch on all events.
+
+        Parameters
+        ----------
+        dataset : Dataset
+        callback : callable, optional
+            ``callback(recommender, epoch)`` after each epoch; a true value stops.
+        validation : Queries, optional
+            ``tune`` of a split whose ``train`` is fitted: the fit ends where ``metric`` no longer gets better there, and the model
+            is that of the best epoch. ``validation_`` has the values (see :class:`~everypair.evaluation.EarlyStopping`).
+        metric : str
+        patience : int
+            The fit ends after so many evaluations in a row without a better value.
+        evaluate_every : int
+            Epochs between evaluations.
+        """
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
         if not len(dataset):
             raise ValueError("dataset has no events: there is nothing to learn from.")
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
+        stopping = None if validation is None else self._stopping(validation, metric, patience, evaluate_every)
         read = reader(self.model)
         read.check(self.context, self.item)
         by_user = self._by_user(dataset)
@@ -109,10 +137,15 @@ class Recommender:
         before, state = dict(vars(self)), read.state
         recipes = {"context": self.context, "item": self.item}
         self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
-        self.feedback_, self.unknown_ = training.feedback, {}
-        called = None if callback is None else lambda model, epoch: callback(self, epoch)
+        self.feedback_, self.unknown_, self.validation_ = training.feedback, {}, stopping
+        watching = [watch for watch in (callback, stopping) if watch is not None]  # the user's first: it sees each epoch's model
+
+        def after_epoch(model: Model, epoch: Any) -> bool:
+            stops = [watch(self, epoch) for watch in watching]
+            return any(stops)
+
         try:
-            read.fit(training.feedback, columns, own_items, callback=called)
+            read.fit(training.feedback, columns, own_items, callback=after_epoch)
         except BaseException:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
@@ -120,6 +153,8 @@ class Recommender:
             else:
                 self._end(read, training.feedback)
             raise
+        if stopping is not None:
+            stopping.restore(self)
         self._end(read, training.feedback)
         return self
 
@@ -433,6 +468,12 @@ class Recommender:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""
         contexts = len(np.unique(dataset.user)) if self._by_user(dataset) else len(dataset)
         return contexts * dataset.n_items / len(dataset)
+
+    def _stopping(self, validation: Queries, metric: str, patience: int, evaluate_every: int) -> EarlyStopping:
+        from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs  # which import this module
+
+        trained_by_epochs(self.model)
+        return EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
 
     def _by_user(self, dataset: Dataset) -> bool:
         """Whether a context is a user."""
