@@ -117,7 +117,7 @@ def test_every_model_is_tuned_by_default(name: str, dataset: ep.Dataset) -> None
     recommender = ep.Recommender(model(epochs=3), context)
     tuning = ep.tune(recommender, dataset, LeaveLast(), trials=2)
     assert set(default_space(recommender, dataset)) <= set(tuning.trials.column_names)
-    assert tuning.recommender.fit(dataset).recommend([{"user": dataset.users[0]}], n=3)[0].shape == (1, 3)
+    assert tuning.recommender.fit(dataset).recommend(dataset.users[0], n=3).num_rows == 3
 
 
 def test_default_spaces(dataset: ep.Dataset) -> None:
