@@ -88,6 +88,11 @@ class Field:
         """``X v``."""
         raise NotImplementedError
 
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """``out[f] += X W[f]`` for every dimension f."""
+        for w, sums in zip(W, out, strict=True):
+            sums += self.multiply(w, workers)
+
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``X' z``."""
         raise NotImplementedError
@@ -107,6 +112,11 @@ class Field:
     def toarray(self) -> np.ndarray:
         """X as a matrix."""
         raise NotImplementedError
+
+    def content(self) -> Iterator[Any]:
+        """What tells it from other fields, for a fingerprint: its arrays or, where there are none, a product."""
+        yield self.shape
+        yield self.multiply(1.0 / np.arange(1, self.shape[1] + 1), SERIAL)
 
 
 class Compressed:
@@ -150,12 +160,20 @@ class SparseField(Field):
     def toarray(self) -> np.ndarray:
         return self._matrix().toarray()
 
+    def content(self) -> Iterator[Any]:
+        yield self.shape
+        yield from self._rows.arrays
+
     def _matrix(self) -> Any:
         indptr, indices, values = self._rows.arrays
         return sp.csr_array((np.broadcast_to(values, len(indices)), indices, indptr), shape=self.shape)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._rows.apply(columns.multiply, v, workers)
+
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """A thread takes whole dimensions: fewer, longer pieces of work than a product at a time."""
+        workers.run(columns.add_products, workers.singly(len(W), W.size + out.size), *self._rows.arrays, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(columns.multiply, z, workers)
@@ -184,6 +202,9 @@ class DenseField(Field):
 
     def toarray(self) -> np.ndarray:
         return self._matrix.copy()
+
+    def content(self) -> Iterator[Any]:
+        yield self._matrix
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._times(lambda x: x, v, workers)

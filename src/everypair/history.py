@@ -10,8 +10,9 @@ user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +102,9 @@ class HistoryField(Field):
 
     def toarray(self) -> np.ndarray:
         return np.stack([self.multiply(column, SERIAL) for column in np.eye(self.shape[1])], axis=1)
+
+    def content(self) -> Iterator[Any]:
+        yield from (self.shape, *self.window, self._items, self._sequences.arrays[0], self._begin, self._end)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._forward(v, self.window.decay, self._entries, self._scale, workers)
