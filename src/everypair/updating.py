@@ -45,15 +45,15 @@ def extend(served: Served, dataset: Dataset) -> Served:
         columns = no_rows(recipes, contexts, items, dataset)
         reader = _moved(reader, served, index, columns)
         reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
+        reader.settle()
     return replace(served, dataset=dataset, contexts=contexts, items=items, reader=reader, popularity=popularity)
 
 
 def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray], columns: Mapping[str, Any]) -> VectorReader:
     """A reader whose parameters are those of the same users and items in their new places."""
     other = copy.copy(reader)
-    for name in ("_psi", "item_gram"):
-        vars(other).pop(name, None)
-    other.context_gram, other.trained = reader.context_gram, True
+    other.forget_items()
+    other.context_gram = reader.context_gram
     fields = served.contexts.fields
     by_column = {reader.column_of(name, list(fields)): index[field.ids] for name, field in fields.items() if field.ids is not None}
     shape = [reader.model._fitted_shape[0], len(index["items"])]
@@ -98,6 +98,7 @@ def update(served: Served, dataset: Dataset, users: np.ndarray, items: np.ndarra
     reader.n_contexts += len(training.moments) - _n_contexts(old, users_of(old.dataset, dataset, users))
     if ItemId() in served.recipes["item"]:
         _fold_items(served, reader, items)
+    reader.settle()
     events, alpha = dataset.counted()
     popularity = np.bincount(dataset.item[events], np.broadcast_to(alpha, len(events)), dataset.n_items)
     return replace(served, popularity=popularity)
@@ -178,8 +179,7 @@ def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None
     catalogue = reader.catalogue()
     columns = {} if catalogue is None else {name: _take(column, items) for name, column in catalogue.items()}
     _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
-    for name in ("_psi", "item_gram"):
-        vars(reader).pop(name, None)
+    reader.forget_items()
 
 
 def _of_items(pairs: Pairs, items: np.ndarray) -> Pairs:
