@@ -98,7 +98,6 @@ def update(served: Served, dataset: Dataset, users: np.ndarray, items: np.ndarra
     reader.n_contexts += len(training.moments) - _n_contexts(old, users_of(old.dataset, dataset, users))
     if ItemId() in served.recipes["item"]:
         _fold_items(served, reader, items)
-    reader.settle()
     events, alpha = dataset.counted()
     popularity = np.bincount(dataset.item[events], np.broadcast_to(alpha, len(events)), dataset.n_items)
     return replace(served, popularity=popularity)
@@ -158,6 +157,7 @@ def _fold_users(served: Served, reader: VectorReader, training: Training, users:
     loss = reader.loss("context", reader.psi)
     shift = int(isinstance(reader, TensorReader))
     _fold(reader, "context", column, users + shift, columns, owners, Pairs.by_context(training.feedback), loss)
+    reader.settle()
     user = served.contexts.fields["user"]
     assert isinstance(user, LevelField)
     user.met = user.met.copy()
@@ -180,6 +180,7 @@ def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None
     columns = {} if catalogue is None else {name: _take(column, items) for name, column in catalogue.items()}
     _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
     reader.forget_items()
+    reader.settle()
 
 
 def _of_items(pairs: Pairs, items: np.ndarray) -> Pairs:
