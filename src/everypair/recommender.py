@@ -91,7 +91,7 @@ class Recommender:
         self.item = check_recipes("item", [ItemId()] if item is None else item)
         self.unit = check.choice("unit", unit, UNITS)
         self.unknown = check.choice("unknown", unknown, UNKNOWN)
-        self._counting = threading.Lock()
+        self._lock = threading.Lock()
 
     def fit(
         self,
@@ -280,7 +280,7 @@ class Recommender:
                 f"requests name {count} of {name!r} that training never saw{example}. Correct them, or leave them out with "
                 f"Recommender(unknown='ignore')."
             )
-        with self._counting:
+        with self._lock:
             for name, count in found.items():
                 self.unknown_[name] = self.unknown_.get(name, 0) + count
 
@@ -471,8 +471,9 @@ class Recommender:
 
     def _replace(self, served: Served) -> None:
         """Recommend with this from now on; what is being asked is still answered with what there was."""
-        vars(self.model).update(vars(served.reader.model))
-        self._served = served
+        with self._lock:
+            vars(self.model).update(vars(served.reader.model))
+            self._served = served
 
     def pairs_per_event(self, dataset: Dataset) -> float:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""
@@ -498,8 +499,9 @@ class Recommender:
     def _fitted(self) -> Served:
         if "_served" not in vars(self):
             raise NotFittedError("this Recommender is not fitted yet: call fit first.")
-        served = self._served
-        if reader(self.model).state is not served.reader.state:
+        with self._lock:
+            served, state = self._served, reader(self.model).state
+        if state is not served.reader.state:
             raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
         return served
 
