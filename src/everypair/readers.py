@@ -143,8 +143,7 @@ class VectorReader(Reader):
         """Parameters do not change any more: what is made of them can be kept."""
         self.trained = True
         for tower in self.towers.values():
-            for part in tower.walk():
-                part.settle()
+            tower.settle()
 
     def remember(self, feedback: Feedback) -> None:
         """What the contexts of a fit weigh."""

@@ -149,7 +149,7 @@ class TowerModel(Model):
                     if kept is not None:
                         values = {name: p.value for tower in solver.towers.values() for name, p in tower.parameters.items()}
                         state = None if remembers is None else remembers.state()
-                        arrays = remembers.arrays() if hasattr(remembers, "arrays") else {}
+                        arrays = getattr(remembers, "arrays", dict)()
                         kept.write(State(values, history, reason, tol, state, arrays))
 
                 ended = None if found is None else found.reason_to_stop(epochs, tol)

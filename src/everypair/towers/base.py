@@ -115,6 +115,8 @@ class Tower(ABC):
 
     def settle(self) -> None:
         """Parameters do not change any more: what :meth:`evaluate` makes of all of them may be kept. Called again if they did."""
+        for tower in self.towers:
+            tower.settle()
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower stands for."""
