@@ -9,6 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from everypair import contexts, models
 from everypair.contexts import Recipe
 from everypair.models.base import Model
@@ -33,7 +35,7 @@ NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for n
 
 
 def recipe(text: str) -> Recipe:
-    """``"history:last=50,decay=0.9"`` as ``History(last=50, decay=0.9)``, ``"attributes:age,country"`` as ``Attributes("age", "country")``.
+    """``"history:last=50,decay=0.9"`` is ``History(last=50, decay=0.9)``, ``"attributes:age"`` is ``Attributes("age")``.
 
     What comes after the colon is a line of CSV: a column with a comma in its name is quoted.
     """
@@ -108,6 +110,7 @@ def toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _toml(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

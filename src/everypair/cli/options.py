@@ -6,7 +6,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,13 +101,13 @@ def model_options() -> list[click.Parameter]:
         for name, parameter in inspect.signature(cls).parameters.items():
             taken.setdefault(name, {})[model] = parameter.default
     everywhere = max(len(defaults) for defaults in taken.values())
-    told = _told(MODELS["mf"].__doc__ or "")
+    words = _told(MODELS["mf"].__doc__ or "")
     made: list[click.Parameter] = []
     for name, defaults in taken.items():
         flag = all(isinstance(default, bool) for default in defaults.values())
         dashed = name.replace("_", "-")
         only = "" if len(defaults) == everywhere else f"For {', '.join(defaults)}. "
-        text = f"{only}{told.get(name, '')} [default: {_defaults(defaults)}]"
+        text = f"{only}{words.get(name, '')} [default: {_defaults(defaults)}]"
         declared = f"--{dashed}/--no-{dashed}" if flag else f"--{dashed}"
         kind: Any = {} if flag else {"type": Setting()}
         made.append(ConfiguredOption([declared, name], section="model", default=None, help=text, **kind))
@@ -119,15 +119,14 @@ def _defaults(defaults: Mapping[str, Any]) -> str:
     values = list(defaults.values())
     usual = max(values, key=values.count)
     others = [f"{value} for {model}" for model, value in defaults.items() if value != usual]
-    return ", ".join(["none: see the documentation" if usual is None else str(usual), *others])
+    return ", ".join(["none" if usual is None else str(usual), *others])
 
 
 def _told(docstring: str) -> dict[str, str]:
-    """The first sentence on each parameter, without markup."""
+    """What a docstring says of each parameter, without markup."""
     _, _, parameters = inspect.cleandoc(docstring).partition("Parameters\n----------\n")
     found = re.findall(r"^(\w+) : .*\n((?:    .*\n)+)", parameters.partition("\n\n")[0] + "\n", re.MULTILINE)
-    plain = {name: " ".join(re.sub(r":math:|\\|`", "", text).split()) for name, text in found}
-    return {name: re.split(r"(?<=[^.])\. (?=[A-Z])", text)[0].rstrip(".") + "." for name, text in plain.items()}
+    return {name: " ".join(re.sub(r":math:|\\|`", "", text).split()) for name, text in found}
 
 
 def _together(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
@@ -148,6 +147,11 @@ def _interactions() -> Callable[[F], F]:
     return click.argument("interactions", cls=ConfiguredArgument, type=PATH, required=False, **named)
 
 
+def choice(*values: str) -> click.Choice[str]:
+    return click.Choice(values)
+
+
+told = partial(configured, "recommender")
 DATA = _together([
     _interactions(),
     configured("data", "--users", type=PATH, help="Table of users: a row per id, other columns are attributes."),
@@ -158,14 +162,14 @@ DATA = _together([
     configured("data", "--rating", help="Column of ratings, with --at-least."),
     configured("data", "--at-least", type=float, help="Leave out events with a lower rating."),
     configured("data", "--weight", help="Column of positive numbers: the confidence of an event."),
-    configured("data", "--repeats", type=click.Choice(["keep", "sum", "drop"]), help="Events of the same user and item. [default: keep]"),
+    configured("data", "--repeats", type=choice("keep", "sum", "drop"), help="Events of the same user and item. [default: keep]"),
 ])  # fmt: skip
 MODEL = _together([
-    configured("recommender", "--context", multiple=True, type=Recipe(), help="What is known of contexts; may be repeated. [default: user]"),
-    configured("recommender", "--item-context", multiple=True, type=Recipe(), key="item", help="What is known of items. [default: item]"),
-    configured("recommender", "--unit", type=click.Choice(["auto", "user", "event"]), help="What a context is. [default: auto]"),
-    configured("recommender", "--unknown", type=click.Choice(["ignore", "error"]), help="Values of requests that training never saw. [default: ignore]"),
-    configured("model", "--model", type=click.Choice(MODEL_NAMES), key="name", help="[default: fm]"),
+    told("--context", multiple=True, type=Recipe(), help="What is known of contexts; may be repeated. [default: user]"),
+    told("--item-context", multiple=True, type=Recipe(), key="item", help="What is known of items. [default: item]"),
+    told("--unit", type=choice("auto", "user", "event"), help="What a context is. [default: auto]"),
+    told("--unknown", type=choice("ignore", "error"), help="Values of requests that training never saw. [default: ignore]"),
+    configured("model", "--model", type=choice(*MODEL_NAMES), key="name", help="[default: fm]"),
 ])  # fmt: skip
 SHARES = [
     configured("split", "--test-share", type=float, help="Share of events (users, for cold-start) of the test."),
@@ -176,7 +180,7 @@ SHARES = [
 HELD_OUT = _together(SHARES)
 PROTOCOLS = ("leave-last", "cutoff", "cold-start", "random")
 SPLIT = _together([
-    configured("split", "--protocol", type=click.Choice(PROTOCOLS), help="What is held out. [default: leave-last]"),
+    configured("split", "--protocol", type=choice(*PROTOCOLS), help="What is held out. [default: leave-last]"),
     *SHARES,
     configured("split", "--train", type=PATH, help="A published split: events to train on, in place of PLAYS and --protocol."),
     configured("split", "--test", type=PATH, help="Events to test on."),
@@ -251,6 +255,6 @@ def _value(what: str, param: Any, value: Any, folder: Path) -> Any:
 
 
 CONFIG = click.option(
-    "--config", type=PATH, is_eager=True, expose_value=False, callback=_read, help="TOML file; options of the command line come first."
+    "--config", type=PATH, is_eager=True, expose_value=False, callback=_read, help="TOML file; the command line comes first."
 )  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable, on standard output.")
