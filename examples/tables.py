@@ -48,6 +48,14 @@ def main(folder: Path) -> None:
         low, high = found.interval("ndcg@20")
         print(f"{name:<12} recall@20 {found['recall@20']:.3f}, ndcg@20 {found['ndcg@20']:.3f} (95 %: {low:.3f} to {high:.3f})")
     # [evaluate]
+    # [tune]
+    space = {"unobserved_weight": (0.005, 0.3), "shrinkage": (0.02, 0.5), "factors": [16, 32]}
+    tuning = ep.tune(recommender, dataset, LeaveLast(), "ndcg@20", trials=8, space=space, study=folder / "study.db")
+    print(tuning)
+    tuning.save(folder / "what-mattered.svg")
+    recommender = tuning.recommender.fit(split.train)
+    print(f"{'FM, tuned':<12} ndcg@20 {evaluate(recommender, split.test, ['ndcg@20'])['ndcg@20']:.3f}")
+    # [tune]
     # [recommend]
     recommender.fit(dataset)
     watched = [dataset.items[3], dataset.items[7]]

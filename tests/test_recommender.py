@@ -130,7 +130,7 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
     assert not set(answer["item"].to_pylist()[:4]) & set(watched)
     assert np.isfinite(answer["score"].to_numpy()).all()
     nearly_all = [dataset.items[code] for code in range(dataset.n_items - 2)]
-    with pytest.warns(ep.FewerItemsWarning, match=r"1 of 1 lists .* request 0, which has 2: there are 30 items.*exclude_seen"):
+    with pytest.warns(ep.FewerItemsWarning, match=r"1 of 1 lists .* request 0, which has 2: there are 30 in all.*exclude_seen"):
         assert recommender.recommend(requests=[{"history": nearly_all}], n=4).num_rows == 2
 
 

@@ -11,6 +11,7 @@ from everypair.recommender import Recommender
 from everypair.rows import Levels
 from everypair.solver import DivergedError, Epoch
 from everypair.storage import load
+from everypair.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -42,4 +43,5 @@ __all__ = [
     "load",
     "testing",
     "towers",
+    "tune",
 ]

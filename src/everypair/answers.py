@@ -43,15 +43,15 @@ def warn_if_short(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: 
         return
     worst = int(short[np.argmin(lengths[short])])
     warn(
-        f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which has "
-        f"{lengths[worst]}",
+        f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which "
+        f"has {lengths[worst]}",
         filters,
         n_items,
     )
 
 
 def warn(what: str, filters: Sequence[str], n_items: int) -> None:
-    why = f"there are {n_items:,} in all" + (f", and {' and '.join(filters)} leave fewer" if filters else "")
+    why = f"there are {n_items:,} in all" + (f", less those left out by {' and '.join(filters)}" if filters else "")
     warnings.warn(f"{what}: {why}.", FewerItemsWarning, stacklevel=4)
 
 

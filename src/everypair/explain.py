@@ -68,26 +68,30 @@ def _(read: FactorizationReader, case: Case, scores: Products) -> list[Part]:
     (field,) = case.columns
     if not read.by_user:
         return [_part(case, Contribution((field,), None, score))]
-    items, alpha, count = _seen(case)
+    asked = case.served.asked(case.moments)
+    folded = bool(asked.folded(asked.known())[0])
+    items, alpha, count = _past(case) if folded else _events(case)
     loss = read.loss("context", read.psi)
     A, _ = loss.equations(items, alpha, alpha)
     along = minimum(A, read.psi[case.item].astype(np.float64), np.full(len(A), read.strength * loss.weight(count, 1)))
     amounts = alpha * (read.psi[items].astype(np.float64) @ along)
     parts = [Part(HISTORY, str(case.moments.catalogue[j]), amount) for j, amount in zip(items, amounts.tolist(), strict=True)]
     beyond = score - float(amounts.sum())
-    if case.moments.told[0] or int(case.moments.user[0]) < 0:  # folded in: there is nothing beyond but rounding
+    if folded:  # there is nothing beyond but rounding
         return parts
     return [*parts, Part(field, f"{case.label(field)}, beyond the items", beyond, last=True)]
 
 
-def _seen(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
-    """The items that a row is made of, how much each counts, and how many events they are."""
-    served, moments = case.served, case.moments
-    user = int(moments.user[0])
-    if moments.told[0] or user < 0:
-        items, alpha = served.confidence(moments.items[moments.begin[0] : moments.end[0]])
-        return items, alpha, int(alpha.sum())
-    feedback = Training.of(served.dataset, True, np.array([user])).feedback
+def _past(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
+    """The items of a request's history, how much each counts, and how many events they are."""
+    moments = case.moments
+    items, alpha = case.served.confidence(moments.items[moments.begin[0] : moments.end[0]])
+    return items, alpha, int(alpha.sum())
+
+
+def _events(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
+    """The same of a user's events."""
+    feedback = Training.of(case.served.dataset, True, case.moments.user).feedback
     return feedback.by_context.indices, np.broadcast_to(feedback.alpha, len(feedback)), int(feedback.context_count[0])
 
 

@@ -48,7 +48,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 @contextmanager
 def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Path]:
-    """A place to write to, which takes the place of ``path`` (or of what ``final`` then says) when all is written, and not before."""
+    """A place to write to, which takes the place of ``path`` (or of what ``final`` then says) when all is written, not before."""
     with told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")

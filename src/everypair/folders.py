@@ -1,4 +1,4 @@
-"""Folders that hold one thing, a manifest and the files it names: replaced all at once, and believed only as far as they are checked."""
+"""Folders that hold one thing, a manifest and the files it names: replaced all at once, believed as far as they are checked."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def _files(manifest: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """A file of the safetensors format, part by part: arrays are not copied into one. Wide numbers first, so that all are aligned."""
+    """A file of the safetensors format, part by part: arrays are not copied into one. Wide numbers first: all are aligned."""
     plain = {name: np.asarray(array, np.asarray(array).dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype not in NAMES:
@@ -220,7 +220,7 @@ def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
     yield len(text).to_bytes(8, "little") + text
     for name in ordered:
         if plain[name].size:
-            yield memoryview(plain[name].reshape(-1).view(np.uint8))
+            yield plain[name].reshape(-1).view(np.uint8).data
 
 
 def _mapped(path: Path) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -22,6 +23,17 @@ def svg(title: str, width: float, height: float, parts: Sequence[str]) -> str:
 def line(x1: float, y1: float, x2: float, y2: float, look: str) -> str:
     """``look`` is an attribute, such as ``class="grid"`` or ``stroke="#888"``."""
     return f'<line {look} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def text(x: float, y: float, kind: str, words: str) -> str:
+    """Words of a class of the picture's style."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{plain(words)}</text>'
+
+
+def step(top: float) -> float:
+    """A round distance of ticks, for about five of them."""
+    power = 10 ** math.floor(math.log10(top / 5))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if top / (power * factor) <= 6)
 
 
 def page(title: str, style: str, body: Sequence[str]) -> str:

@@ -35,6 +35,9 @@ class Lists(NamedTuple):
         bounds = np.append(0, np.cumsum([len(items) for items in lists])).astype(np.int64)
         return cls(bounds[:-1], bounds[1:], np.concatenate([np.empty(0, np.int64), *lists]).astype(np.int64))
 
+    def take(self, rows: np.ndarray) -> Lists:
+        return Lists(self.begin[rows], self.end[rows], self.items)
+
     def rows(self, start: int, stop: int) -> Lists:
         return Lists(self.begin[start:stop], self.end[start:stop], self.items)
 

@@ -41,6 +41,10 @@ class Asked(NamedTuple):
     known: Callable[[], np.ndarray]
     own_past: np.ndarray
 
+    def folded(self, known: np.ndarray) -> np.ndarray:
+        """Rows that are better told by their past than by an id."""
+        return (~known | self.own_past) & (self.past.end > self.past.begin)
+
 
 class Stored(NamedTuple):
     """A fitted model as arrays: numbers; integers and truth values, which are counted with; and facts."""
@@ -220,7 +224,7 @@ class FactorizationReader(VectorReader):
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         phi, known = self.vectors(asked.columns), asked.known()
         if self.by_user:
-            for r in np.flatnonzero((~known | asked.own_past) & (asked.past.end > asked.past.begin)):
+            for r in np.flatnonzero(asked.folded(known)):
                 items, alpha = asked.confidence(asked.past.items[asked.past.begin[r] : asked.past.end[r]])
                 phi[r], known[r] = self.fold_row(items, alpha), True
         return Products(phi, self.psi), known

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,9 @@ from everypair.ranking import Lists
 from everypair.readers import Reader, VectorReader, reader
 from everypair.serving import Served, Training, item_columns
 from everypair.updating import extend, new_events, update
+
+if TYPE_CHECKING:
+    from everypair.evaluation import EarlyStopping, Queries
 
 UNITS = ("auto", "user", "event")
 UNKNOWN = ("ignore", "error")
@@ -88,14 +91,39 @@ class Recommender:
         self.unknown = check.choice("unknown", unknown, UNKNOWN)
         self._counting = threading.Lock()
 
-    def fit(self, dataset: Dataset, callback: Callable[[Recommender, Any], Any] | None = None) -> Self:
-        """Train from scratch on all events; ``callback(recommender, epoch)`` after each epoch, a true value stops."""
+    def fit(
+        self,
+        dataset: Dataset,
+        callback: Callable[[Recommender, Any], Any] | None = None,
+        *,
+        validation: Queries | None = None,
+        metric: str = "ndcg@10",
+        patience: int = 2,
+        evaluate_every: int = 1,
+    ) -> Self:
+        """Train from scratch on all events.
+
+        Parameters
+        ----------
+        dataset : Dataset
+        callback : callable, optional
+            ``callback(recommender, epoch)`` after each epoch; a true value stops.
+        validation : Queries, optional
+            ``tune`` of a split whose ``train`` is fitted: the fit ends where ``metric`` no longer gets better there, and the model
+            is that of the best epoch. ``validation_`` has the values (see :class:`~everypair.evaluation.EarlyStopping`).
+        metric : str
+        patience : int
+            The fit ends after so many evaluations in a row without a better value.
+        evaluate_every : int
+            Epochs between evaluations.
+        """
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
         if not len(dataset):
             raise ValueError("dataset has no events: there is nothing to learn from.")
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
+        stopping = None if validation is None else self._stopping(validation, metric, patience, evaluate_every)
         read = reader(self.model)
         read.check(self.context, self.item)
         by_user = self._by_user(dataset)
@@ -109,10 +137,15 @@ class Recommender:
         before, state = dict(vars(self)), read.state
         recipes = {"context": self.context, "item": self.item}
         self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
-        self.feedback_, self.unknown_ = training.feedback, {}
-        called = None if callback is None else lambda model, epoch: callback(self, epoch)
+        self.feedback_, self.unknown_, self.validation_ = training.feedback, {}, stopping
+        watching = [watch for watch in (callback, stopping) if watch is not None]  # the user's first: it sees each epoch's model
+
+        def after_epoch(model: Model, epoch: Any) -> bool:
+            stops = [watch(self, epoch) for watch in watching]
+            return any(stops)
+
         try:
-            read.fit(training.feedback, columns, own_items, callback=called)
+            read.fit(training.feedback, columns, own_items, callback=after_epoch)
         except BaseException:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
@@ -120,6 +153,8 @@ class Recommender:
             else:
                 self._end(read, training.feedback)
             raise
+        if stopping is not None:
+            stopping.restore(self)
         self._end(read, training.feedback)
         return self
 
@@ -213,7 +248,8 @@ class Recommender:
             stranger = names[int(np.argmin(codes))].as_py()
             advice = "For someone new, say what is known: requests=[{'history': [...]}]." if argument == "users" else ""
             raise ValueError(
-                f"{argument} must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. {advice}"
+                f"{argument} must be known, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {stranger!r}. "
+                f"{advice}"
             )
         return given, names, codes
 
@@ -244,10 +280,10 @@ class Recommender:
         uses = ", ".join(map(repr, served.contexts.fields))
         folds = f" (it also takes {HISTORY!r}, the items someone has seen)" if list(self.context) == [UserId()] else ""
         raise ValueError(
-            f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {name} {names[r].as_py()!r}: it is told "
-            f"{uses}, and training saw none of what is said{folds}. "
-            f"For people never seen, fit FM or MFSI with context=[Attributes(...)] (what is known of them) or [History()] (what they "
-            f"have seen); or ask with fallback='popular'."
+            f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {name} {names[r].as_py()!r}: it is "
+            f"told {uses}, and training saw none of what is said{folds}. For people never seen, fit FM or MFSI with "
+            f"context=[Attributes(...)] (what is known of them) or [History()] (what they have seen); or ask with "
+            f"fallback='popular'."
         )
 
     def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
@@ -281,7 +317,7 @@ class Recommender:
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best n items at each moment, by code, and their scores: -1 where fewer than n are left; n is at most that of all items.
+        """The best n items at each moment, by code, and their scores: -1 where fewer than n are left; n is at most that of all.
 
         What is popular, where nothing is known.
         """
@@ -330,7 +366,7 @@ class Recommender:
         return path
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
-        """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of their vectors) and ``rank``."""
+        """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of vectors) and ``rank``."""
         served = self._fitted
         vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
         return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, items, n)
@@ -366,8 +402,8 @@ class Recommender:
         Parameters
         ----------
         out : path
-            ``.parquet`` (id and vector), ``.npz`` (NumPy arrays ``ids`` and ``vectors``) or ``.usearch`` (an index; extra ``search``).
-            In an index keys are places in the order of ids, which are in ``<out>.ids.parquet``.
+            ``.parquet`` (id and vector), ``.npz`` (NumPy arrays ``ids`` and ``vectors``) or ``.usearch`` (an index; extra
+            ``search``). In an index keys are places in the order of ids, which are in ``<out>.ids.parquet``.
         of : {"items", "users"}
             Those of requests are given by :meth:`context_vectors`.
         """
@@ -417,7 +453,7 @@ class Recommender:
         served = self._fitted
         if not any(isinstance(recipe, Attributes) for recipe in served.recipes["item"]):
             raise ValueError(
-                f"{type(self.model).__name__} with item={list(self.item)} knows items by their events alone, and new ones have none. "
+                f"{type(self.model).__name__} with item={list(self.item)} knows items by their events, and new ones have none. "
                 f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
             )
         self._replace(extend(served, served.dataset.extended(items=items)))
@@ -432,6 +468,12 @@ class Recommender:
         """How many context-item pairs there are for each event, contexts counted before they are merged."""
         contexts = len(np.unique(dataset.user)) if self._by_user(dataset) else len(dataset)
         return contexts * dataset.n_items / len(dataset)
+
+    def _stopping(self, validation: Queries, metric: str, patience: int, evaluate_every: int) -> EarlyStopping:
+        from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs  # which import this module
+
+        trained_by_epochs(self.model)
+        return EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
 
     def _by_user(self, dataset: Dataset) -> bool:
         """Whether a context is a user."""

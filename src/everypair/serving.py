@@ -44,10 +44,14 @@ class Served:
 
     def scores(self, moments: Moments) -> tuple[Scores, np.ndarray | None]:
         """Of all items at each moment; and the moments that the model knows anything of, None for all."""
+        return self.reader.scores(self.asked(moments))
+
+    def asked(self, moments: Moments) -> Asked:
+        """Moments as a reader takes them."""
         self._check(moments)
         past = Lists(moments.begin, moments.end, moments.items)
         columns = self.contexts.columns(moments)
-        return self.reader.scores(Asked(columns, past, self.confidence, lambda: self.contexts.known(moments), moments.told))
+        return Asked(columns, past, self.confidence, lambda: self.contexts.known(moments), moments.told)
 
     def rank(
         self,
@@ -77,10 +81,8 @@ class Served:
                 if not len(rows):
                     continue
                 some = self.scores(moments.take(rows))[0] if which is known else popular(self.popularity, len(rows))
-                lists = [
-                    None if each is None else Lists(each.begin[rows], each.end[rows], each.items) for each in (seen, candidates)
-                ]
-                ids[rows], best[rows] = rank(some, n, workers, *lists, allowed)
+                own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
+                ids[rows], best[rows] = rank(some, n, workers, own_seen, own_candidates, allowed)
             return ids, best
 
     def _check(self, moments: Moments) -> None:

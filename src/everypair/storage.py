@@ -1,7 +1,7 @@
 """Recommenders in folders: arrays as safetensors, tables and ids as Arrow, the rest as JSON. No pickle, nothing is executed.
 
-What is counted with (codes, bounds, ids, tables) is checked by its checksum whenever a folder is opened, and for sense. Parameters are
-numbers whatever they are: they are mapped into memory, and checked against their checksum on demand.
+What is counted with (codes, bounds, ids, tables) is checked by its checksum whenever a folder is opened, and for sense. Parameters
+are numbers whatever they are: they are mapped into memory, and checked against their checksum on demand.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ from everypair.serving import Served, item_columns, no_rows
 KIND, VERSION = "recommender", 1
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
 FACTS = (
-    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least", "frame",
-    "notes",
+    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least",
+    "frame", "notes",
+)  # fmt: skip
+UNREADABLE = (
+    KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, OSError,
+    pa.ArrowException,
 )  # fmt: skip
 TABLES = ("user_table", "item_table", "event_table")
 
@@ -85,7 +89,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     contents = folder.open(MAPPED, verify)
     try:
         return _restored(contents.manifest, contents.payloads, known)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder.path} does not hold a recommender that can be used: {what}") from error
 

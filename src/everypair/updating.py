@@ -84,6 +84,8 @@ def update(served: Served, dataset: Dataset, users: np.ndarray, items: np.ndarra
     """With the events of ``dataset``, of which those of these users and items (codes) are new."""
     if isinstance(served.reader, CountReader):
         return _recounted(served, dataset)
+    if served.vectors.towers["context"].complete:
+        raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
     old = served
     served = extend(served, dataset)
     reader = served.vectors
@@ -222,7 +224,7 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     }
     if column in columns[side]:
         columns[side][column] = Levels(nothing, len(levels))
-    shape = dict(zip(SIDES, model._fitted_shape, strict=True))
+    shape: dict[str, int] = dict(zip(SIDES, model._fitted_shape, strict=True))
     if not columns[side]:
         shape[side] = len(levels)
     parameters = {

@@ -21,8 +21,8 @@ def extended(dataset: Dataset, interactions: Any, users: Any, items: Any) -> Dat
     }
     result = object.__new__(Dataset)
     vars(result).update(vars(dataset), notes=[])
-    result.users = _union(dataset.users, new and new.users, tables["users"])
-    result.items = _union(dataset.items, new and new.items, tables["items"])
+    result.users = _union(dataset.users, None if new is None else new.users, tables["users"])
+    result.items = _union(dataset.items, None if new is None else new.items, tables["items"])
     if new is not None and len(new):
         _merge(result, dataset, new)
     else:
@@ -113,6 +113,6 @@ def _like(schema: pa.Schema, table: pa.Table, n: int, argument: str) -> pa.Table
             columns[field.name] = table[field.name].cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TypeError(
-                f"column {field.name!r} of {argument} must be of type {field.type}, as before, got {table[field.name].type}: {error}"
+                f"column {field.name!r} of {argument} must be {field.type}, as before, got {table[field.name].type}: {error}"
             ) from error
     return pa.table(columns, schema=schema) if columns else pa.table({})

@@ -3,5 +3,18 @@
 from everypair.evaluation.evaluate import Evaluation, evaluate
 from everypair.evaluation.metrics import METRICS
 from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, Queries, RandomPerUser, Split, given
+from everypair.evaluation.stopping import EarlyStopping
 
-__all__ = ["METRICS", "ColdStart", "Cutoff", "Evaluation", "LeaveLast", "Queries", "RandomPerUser", "Split", "evaluate", "given"]
+__all__ = [
+    "METRICS",
+    "ColdStart",
+    "Cutoff",
+    "EarlyStopping",
+    "Evaluation",
+    "LeaveLast",
+    "Queries",
+    "RandomPerUser",
+    "Split",
+    "evaluate",
+    "given",
+]

@@ -18,13 +18,11 @@ import numpy as np
 from scipy.stats import qmc
 
 from everypair import validation as check
-from everypair.evaluation.evaluate import evaluate
 from everypair.evaluation.splits import Split
-from everypair.models.tower_model import TowerModel
+from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs
 from everypair.recommender import Recommender
 from everypair.solver import DivergedError
 
-PATIENCE = 2  # evaluations in a row without a better value, after which a fit ends
 SHRINKAGE = "shrinkage"
 
 
@@ -32,7 +30,7 @@ SHRINKAGE = "shrinkage"
 class Trial:
     """Settings of a model that were tried, the epoch at which they were best, and the metric there."""
 
-    settings: dict[str, float]
+    settings: dict[str, Any]
     epochs: int
     value: float
 
@@ -98,7 +96,7 @@ def search(
         else:
             reach = (high - low) / 6 * (1 - (number - explored) / (2 * (trials - explored)))
             point = np.clip(best + reach * random.normal(size=len(space)), low, high)
-        settings = _settings(dict(zip(space, np.exp(point), strict=True)), pairs)
+        settings = arguments(dict(zip(space, np.exp(point).tolist(), strict=True)), pairs)
         recommender = make(settings)
         found.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
         fitted(recommender)
@@ -107,30 +105,18 @@ def search(
     return found
 
 
-def _settings(point: dict[str, float], pairs: float) -> dict[str, float]:
-    """Arguments of the model, with three digits; ``pairs`` for each event."""
-    if SHRINKAGE in point:
-        point["regularization"] = point.pop(SHRINKAGE) / (1 + point["unobserved_weight"] * pairs)
-    return {name: float(f"{value:.3g}") for name, value in point.items()}
+def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
+    """The arguments of the model that a point of a space stands for, with three digits; ``pairs`` for each event."""
+    made = dict(point)
+    if SHRINKAGE in made:
+        made["regularization"] = made.pop(SHRINKAGE) / (1 + made["unobserved_weight"] * pairs)
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
 
 
-def _try(recommender: Recommender, settings: dict[str, float], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:
+def _try(recommender: Recommender, settings: dict[str, Any], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:
     """Fit and evaluate until it no longer gets better."""
-    values: dict[int, float] = {}
-    model = recommender.model
-    if not isinstance(model, TowerModel):
-        raise TypeError(f"only models that are trained by epochs can be tuned, got {model!r}.")
-
-    def after(fitted: Recommender, epoch: Any) -> bool:
-        if epoch.epoch % every and epoch.epoch != model.epochs:
-            return False
-        values[epoch.epoch] = evaluate(fitted, split.tune, (metric,), exclude_seen=exclude_seen)[metric]
-        best = max(values, key=lambda e: values[e])
-        return epoch.epoch - best >= PATIENCE * every
-
+    trained_by_epochs(recommender.model)
+    stopping = EarlyStopping(split.tune, metric, every=every, exclude_seen=exclude_seen)
     with suppress(DivergedError):  # a bad trial, not the end of the search
-        recommender.fit(split.train, callback=after)
-    if not values:
-        return Trial(settings, 1, -np.inf)
-    best = max(values, key=lambda epoch: values[epoch])
-    return Trial(settings, best, values[best])
+        recommender.fit(split.train, callback=stopping)
+    return Trial(settings, stopping.best_epoch or 1, stopping.best_value)

@@ -56,8 +56,7 @@ class Queries:
         lengths = np.diff(self.bounds)[index]
         bounds = np.append(0, np.cumsum(lengths))
         at = np.repeat(self.bounds[index] - bounds[:-1], lengths) + np.arange(bounds[-1])
-        lists = self.candidates
-        lists = lists and Lists(lists.begin[index], lists.end[index], lists.items)
+        lists = self.candidates and self.candidates.take(index)
         return Queries(self.moments.take(index), self.user[index], bounds, self.relevant[at], lists)
 
     def sample(self, n: int, seed: int = 0) -> Queries:

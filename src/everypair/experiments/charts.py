@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 from everypair.experiments.common import rounded
-from everypair.pictures import line, svg
+from everypair.pictures import line, step, svg
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 34, 58
@@ -20,8 +20,8 @@ def bars(
 ) -> str:
     """A bar per label from zero, with its interval and its value above; a line at 1, what all are relative to."""
     top = max([1.0, *values, *(high for _, high in intervals if math.isfinite(high))]) * 1.12
-    step = _step(top)
-    ticks = [j * step for j in range(int(top / step) + 1)]
+    distance = step(top)
+    ticks = [j * distance for j in range(int(top / distance) + 1)]
     parts = [_axis(title, [(tick, f"{tick:g}") for tick in ticks], lambda v: _y(v / top))]
     room = (WIDTH - LEFT - RIGHT) / len(labels)
     for j, (label, value, (low, high), kind) in enumerate(zip(labels, values, intervals, kinds, strict=True)):
@@ -124,12 +124,6 @@ def _y(share: float) -> float:
 
 def _log(low: int, high: int) -> Scale:
     return lambda value: _y((math.log10(value) - low) / (high - low))
-
-
-def _step(top: float) -> float:
-    """A round distance of ticks, for about five of them."""
-    power = 10 ** math.floor(math.log10(top / 5))
-    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if top / (power * factor) <= 6)
 
 
 def _power(power: int) -> str:

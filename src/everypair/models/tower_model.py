@@ -169,8 +169,8 @@ class TowerModel(Model):
     ) -> Self:
         """As it was after an earlier fit, with these parameters as they are in memory.
 
-        ``columns``, by side, are those of no rows: the contexts (and items) of the fit are not known any more where they were described
-        by columns; others are.
+        ``columns``, by side, are those of no rows: the contexts (and items) of the fit are not known any more where they were
+        described by columns; others are.
         """
         contexts, items = columns.get("context"), columns.get("item")
         self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(), parameters)

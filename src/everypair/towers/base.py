@@ -155,7 +155,7 @@ class Tower(ABC):
         shown = []
         for name, argument in inspect.signature(type(self)).parameters.items():
             value: Any = getattr(self, name, argument.empty)
-            if value is argument.empty or value is argument.default or inspect.ismethod(value):
+            if value is argument.empty or inspect.ismethod(value) or _same(value, argument.default):
                 continue
             if argument.kind is argument.VAR_POSITIONAL:
                 shown += map(repr, value)
@@ -168,6 +168,10 @@ class Tower(ABC):
         yield self
         for tower in self.towers:
             yield from tower.walk()
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and value == default)
 
 
 def check_towers(name: str, towers: tuple[Any, ...]) -> None:

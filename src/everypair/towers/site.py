@@ -135,7 +135,7 @@ class Site:
         value = self.stored[name]
         if value.shape != start.shape or value.dtype != start.dtype:
             raise ValueError(
-                f"the stored parameter {name!r} must be of shape {start.shape} and {start.dtype}, got {value.shape} and {value.dtype}."
+                f"the stored parameter {name!r} must be of shape {start.shape} and {start.dtype}, got {value.shape}, {value.dtype}."
             )
         return value
 

@@ -1,0 +1,222 @@
+"""New events, users and items without a fit: exact, and nothing else moves."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from logs import logs
+
+import everypair as ep
+from everypair import updating
+from everypair.foldin import Slots
+from everypair.serving import Served, Training
+
+COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "dtype": "float64", "unobserved_weight": 0.2, "regularization": 0.3}
+COUNTRY = ep.Attributes("country")
+MODELS: dict[str, tuple[Any, list[Any]]] = {
+    "MF": (ep.MF(**COMMON), [ep.UserId()]),
+    "MF with L2 by weight": (ep.MF(**COMMON, regularization_exponent=0.7), [ep.UserId()]),
+    "MFSI": (ep.MFSI(**COMMON), [ep.UserId(), COUNTRY, ep.History(last=2)]),
+    "FM": (ep.FM(**COMMON), [COUNTRY, ep.UserId(), ep.Previous()]),
+    "FM with L2 by weight": (ep.FM(**COMMON, regularization_exponent=0.5), [ep.UserId(), ep.History()]),
+    "PARAFAC": (ep.PARAFAC(**COMMON), [ep.UserId(), COUNTRY]),
+    "Tucker": (ep.Tucker(**{**COMMON, "factors": (2, 2, 3)}), [COUNTRY, ep.UserId()]),
+    "without users": (ep.FM(**COMMON), [COUNTRY, ep.Previous()]),
+}
+
+
+@st.composite
+def updates(draw: st.DrawFn) -> tuple[ep.Dataset, ep.Dataset, dict[str, Any]]:
+    """A log, what there was of it before, and the rest as a table; some users and items are in the rest alone."""
+    whole = draw(logs(min_users=3, min_events=2))
+    new = np.array(draw(st.lists(st.booleans(), min_size=len(whole), max_size=len(whole))))
+    new[0], new[-1] = True, False
+    return whole, table_of(whole, ~new), table_of(whole, new)  # type: ignore[return-value]
+
+
+def table_of(log: ep.Dataset, rows: np.ndarray) -> dict[str, Any]:
+    assert log.time is not None
+    return {"user": log.users.take(log.user[rows]), "item": log.items.take(log.item[rows]), "time": log.time[rows]}
+
+
+def people(log: ep.Dataset) -> dict[str, Any]:
+    return {"user": log.users.values, "country": log.user_table["country"]}
+
+
+def begun(name: str, log: ep.Dataset, before: Any) -> ep.Recommender:
+    model, context = MODELS[name]
+    return ep.Recommender(copy.copy(model), context).fit(ep.Dataset(before, people(log), timestamp="time"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(update=updates())
+def test_ids_are_at_their_minimum_and_all_else_stays(name: str, update: Any) -> None:
+    log, before, new = update
+    recommender = begun(name, log, before)
+    parameters = {key: value.copy() for key, value in recommender.model.parameters_.items()}  # type: ignore[attr-defined]
+    fold_items = updating._fold_items
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updating, "_fold_items", lambda *args: None)
+        users_alone = begun(name, log, before).update(new, people(log))
+    recommender.update(new, people(log))
+    assert updating._fold_items is fold_items
+    dataset = recommender.dataset_
+    assert sorted(zip(dataset.user, dataset.item, strict=True)) == sorted(zip(log.user, log.item, strict=True))
+    affected = np.unique(dataset.users.codes(new["user"]))
+    if ep.UserId() in recommender.context:
+        at_its_minimum(users_alone._served, "context", affected)
+    at_its_minimum(recommender._served, "item", np.unique(dataset.items.codes(new["item"])))
+    for key, value in recommender.model.parameters_.items():  # type: ignore[attr-defined]
+        held = {"PARAFAC": "V", "Tucker": "U"}.get(name)
+        if key in ("b", "B", held) or (key in ("w", "W") and value.shape == parameters[key].shape and name == "without users"):
+            np.testing.assert_array_equal(value, parameters[key], err_msg=key)
+
+
+def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
+    """No step of an id's own parameters lowers the dense loss over all pairs."""
+    reader = served.vectors
+    training = Training.of(served.dataset, served.by_user)
+    columns = served.contexts.columns(training.moments)
+    tower = reader.towers[side]
+    column = "item" if side == "item" else reader.column_of("user", list(served.contexts.fields))
+    shift = int(isinstance(reader.model, ep.PARAFAC | ep.Tucker) and side == "context")
+    slots = Slots(tower, column)
+    assert len(slots.strength)
+    feedback = training.feedback
+    shape = (len(training.moments), served.dataset.n_items)
+    alpha = np.zeros(shape)
+    rows = np.repeat(np.arange(shape[0]), np.diff(feedback.by_context.indptr))
+    alpha[rows, feedback.by_context.indices] = np.broadcast_to(feedback.alpha, len(feedback))
+    weight = np.where(alpha > 0, alpha, reader.model.unobserved_weight)
+    counts = feedback.context_count if side == "context" else feedback.item_count
+    exponent, random = reader.model.regularization_exponent, np.random.default_rng(0)
+
+    def theta(level: int) -> np.ndarray:
+        return np.concatenate([slots._view(p)[offset + level].ravel() for p, offset in slots._slots])
+
+    for own in ids:
+        level = int(own) + shift
+        mine = training.moments.user == own if side == "context" else np.arange(shape[1]) == own
+        observed = counts[mine].sum() + reader.model.unobserved_weight * mine.sum() * shape[1 - (side == "item")]
+
+        def loss(level: int = level, observed: float = observed) -> float:
+            vars(reader).pop("_psi", None)
+            scores = reader.vectors(columns) @ reader.psi.T
+            l2 = np.sum(slots.strength * observed**exponent * theta(level) ** 2)
+            return float(np.sum(weight * (scores - (alpha > 0)) ** 2) + l2)
+
+        best, at = loss(), theta(level)
+        for step in random.normal(size=(4, len(at))):
+            for size in (1e-2, -1e-2, 1.0):
+                slots.write(slice(level, level + 1), at + size * step)
+                assert loss() >= best * (1 - 1e-9) - 1e-9
+        slots.write(slice(level, level + 1), at)
+
+
+@given(update=updates())
+def test_matrix_factorization_agrees_with_a_fit_that_holds_the_items(update: Any) -> None:
+    log, before, new = update
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updating, "_fold_items", lambda *args: None)
+        recommender = begun("MF with L2 by weight", log, before).update(new, people(log))
+    dataset, model = recommender.dataset_, ep.MF(**{**COMMON, "epochs": 400}, regularization_exponent=0.7)
+    feedback = ep.Feedback(dataset.user, dataset.item, shape=(dataset.n_users, dataset.n_items), duplicates="sum")
+    model.fit(feedback, fixed={"H": recommender.item_vectors()})
+    for user in np.unique(dataset.users.codes(new["user"])):
+        found = recommender.context_vectors(dataset.users[int(user)])[0]
+        np.testing.assert_allclose(found, model.phi_[user], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["MF", "FM", "PARAFAC"])
+@given(update=updates())
+def test_the_gram_of_contexts_is_kept_in_step(name: str, update: Any) -> None:
+    log, before, new = update
+    served = begun(name, log, before).update(new, people(log))._served
+    phi = served.vectors.vectors(served.contexts.columns(Training.of(served.dataset, served.by_user).moments))
+    if ep.UserId() in served.recipes["context"]:
+        np.testing.assert_allclose(served.vectors.context_gram, phi.T @ phi, rtol=1e-8, atol=1e-9)
+    assert served.vectors.n_contexts == len(phi)
+
+
+@given(log=logs(), data=st.data())
+def test_someone_new_is_folded_in_as_a_user_would_be(log: ep.Dataset, data: st.DataObject) -> None:
+    """By a history in a request, or by the same events in an update: the same vector, if the items' are held."""
+    model = ep.MF(**COMMON, regularization_exponent=0.5)
+    recommender = ep.Recommender(model).fit(log)
+    history = data.draw(st.lists(st.sampled_from(log.items.values.to_pylist()), min_size=1, max_size=6))
+    asked = recommender.context_vectors(requests=[{"history": history}])
+    known = recommender.context_vectors(requests=[{"user": log.users[0], "history": history}])
+    np.testing.assert_array_equal(asked, known)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(updating, "_fold_items", lambda *args: None)
+        recommender.update({"user": ["someone new"] * len(history), "item": history, "time": np.arange(len(history))})
+    np.testing.assert_allclose(recommender.context_vectors("someone new"), asked, rtol=1e-9, atol=1e-12)
+
+
+def test_update_of_counts_is_a_fit() -> None:
+    log = ep.datasets.youtube_like(30, 12, seed=1, events_per_user=5)
+    first = np.arange(len(log)) % 3 > 0
+    for model, context in ((ep.CoView, [ep.Previous()]), (ep.Popularity, None)):
+        events = {"user": log.users.take(log.user), "item": log.items.take(log.item), "time": log.time}
+        parts = [{name: np.asarray(values)[rows] for name, values in events.items()} for rows in (first, ~first)]
+        updated = ep.Recommender(model(), context).fit(ep.Dataset(parts[0], timestamp="time")).update(parts[1])
+        fitted = ep.Recommender(model(), context).fit(ep.Dataset(events, timestamp="time"))
+        users = log.users.values.to_pylist()
+        assert updated.recommend(users, n=4).equals(fitted.recommend(users, n=4))
+
+
+def test_new_items_by_attributes() -> None:
+    log = ep.datasets.youtube_like(60, 30, seed=5, events_per_user=8)
+    items = {"item": log.items.values, "category": log.item_table["category"]}
+    dataset = ep.Dataset({"user": log.users.take(log.user), "item": log.items.take(log.item)}, items=items)
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId()], [ep.ItemId(), ep.Attributes("category")]).fit(dataset)
+    before = recommender.recommend(log.users[0], n=30, exclude_seen=False)
+    category = log.item_table["category"][3].as_py()
+    recommender.add_items({"item": ["a new one", "v03a", "zzz"], "category": [category, category, None]})
+    after = recommender.recommend(log.users[0], n=33, exclude_seen=False)
+    scores = dict(zip(after["item"].to_pylist(), after["score"].to_pylist(), strict=True))
+    assert {name: scores[name] for name in before["item"].to_pylist()} == dict(
+        zip(before["item"].to_pylist(), before["score"].to_pylist(), strict=True)
+    )
+    assert scores["a new one"] == scores["v03a"] != scores["zzz"]
+    assert recommender.similar_items("a new one", n=1)["similar"].to_pylist() == ["v03a"]
+    with pytest.raises(ValueError, match="nothing was learnt of item 'zzz'"):
+        recommender.similar_items("zzz")
+    recommender.update({"user": ["u00", "u01", "newcomer"], "item": ["zzz", "zzz", "v03a"]})
+    assert "zzz" not in recommender.recommend("u00", n=17)["item"].to_pylist()
+    assert recommender.similar_items("zzz", n=2).num_rows == 2
+    with pytest.raises(ValueError, match="knows items by their events"):
+        ep.Recommender(ep.MF(**COMMON)).fit(dataset).add_items({"item": ["x"]})
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "other ids": ({"user": [1], "item": ["x"], "time": [1]}, "user ids .* are integers"),
+    "no time": ({"user": ["u0"], "item": [10]}, "no column 'time'"),
+    "times for numbers": ({"user": ["u0"], "item": [10], "time": ["2024-01-01"]}, "must be numbers, as those before"),
+    "nothing": ({"user": [], "item": [], "time": []}, "at least one row"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_update_changes_nothing(case: str) -> None:
+    log = ep.Dataset({"user": ["u0", "u1", "u1"], "item": [10, 10, 20], "time": [1, 2, 3]}, timestamp="time")
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(log)
+    before = recommender.recommend(["u0", "u1"], n=1, exclude_seen=False)
+    new, message = REFUSED[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        recommender.update(new)
+    assert recommender.dataset_ is log
+    assert recommender.recommend(["u0", "u1"], n=1, exclude_seen=False).equals(before)
+
+
+def test_all_combinations_are_fitted_again() -> None:
+    log = ep.datasets.youtube_like(20, 10, seed=1, events_per_user=4)
+    model = ep.PARAFAC(**COMMON, combinations="all")
+    recommender = ep.Recommender(model, [ep.UserId(), ep.Attributes("country")]).fit(log)
+    with pytest.raises(ValueError, match=r"combinations='all'.* Fit it again"):
+        recommender.update({"user": [log.users[0]], "item": [log.items[0]], "timestamp": [10**9]})
