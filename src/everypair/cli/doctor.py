@@ -66,11 +66,11 @@ def _machine() -> dict[str, Any]:
 
 def _cache_folder() -> Path:
     """Where Numba keeps compiled kernels: as set, or beside the package."""
-    import numba
+    from numba.core import config
 
     from everypair import kernels
 
-    configured = getattr(numba.config, "CACHE_DIR", "")
+    configured = getattr(config, "CACHE_DIR", "")
     return Path(configured) if configured else Path(kernels.__file__).parent / "__pycache__"
 
 

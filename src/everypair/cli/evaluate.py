@@ -41,10 +41,13 @@ def evaluate(
     from everypair.cli.output import tell
     from everypair.evaluation import evaluate as evaluated
     from everypair.evaluation.evaluate import DEFAULT
+    from everypair.evaluation.metrics import parse
     from everypair.models import Popularity
     from everypair.recommender import Recommender
 
     part, metrics = on or "test", metric or DEFAULT
+    for spec in metrics:
+        parse(spec)  # before anything is fitted
     recommender = making.recommender(ctx)
     split = making.split(ctx)
     entries = {} if isinstance(recommender.model, Popularity) else {"Popularity": Recommender(Popularity())}

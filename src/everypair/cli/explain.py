@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import JSON, PATH
+from everypair.cli.options import JSON, PATH, Picture
 
 EXAMPLES = """\b
 Examples:
@@ -22,7 +22,7 @@ Examples:
 @click.option("--item", required=True, help="The item.")
 @click.option("--user", help="A user of the data.")
 @click.option("--request", help="In place of the user, what is known of someone: a JSON object.")
-@click.option("--picture", type=PATH, help="Write a picture to this file (.svg or .html) as well.")
+@click.option("--picture", type=Picture(), help="Write a picture to this file (.svg or .html) as well.")
 @JSON
 def explain(model: Path, item: str, user: str | None, request: str | None, picture: Path | None, as_json: bool) -> None:
     """What each feature of the context brings to an item's score in a saved MODEL: the parts add up to it."""

@@ -93,7 +93,7 @@ def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[An
         note(text)
     trial = like(template).fit(split.train, validation=split.tune, **watched)
     _uninterrupted(trial, "Nothing was saved.")
-    stopping = trial.validation_
+    stopping: Any = trial.validation_
     found = {"metric": stopping.metric, "epoch": stopping.best_epoch, "value": stopping.best_value}
     return like(template, epochs=stopping.best_epoch), found
 

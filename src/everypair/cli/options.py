@@ -60,6 +60,18 @@ class Recipe(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class Picture(click.Path):
+    """A file whose name says that it is a picture, told before anything is computed."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from everypair.pictures import KINDS
+
+        path = Path(super().convert(value, param, ctx))
+        if path.suffix.lower() not in KINDS:
+            self.fail(f"the name must end in {' or '.join(KINDS)}, got {str(path)!r}.", param, ctx)
+        return path
+
+
 class Setting(click.ParamType):
     """An argument of a model: what it may be is the model's to say."""
 

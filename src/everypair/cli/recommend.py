@@ -46,10 +46,11 @@ def recommend(
     Prints CSV: user (or request, numbered from 0), item, score, rank. A request says attributes by name, "history" (items, oldest
     first), and the user's id if there is one.
     """
-    from everypair.cli.output import csv_lines, json_lines, write
+    from everypair.cli.output import write
     from everypair.data.tables import as_table
     from everypair.exporting import table_file
     from everypair.storage import load
+    from everypair.text import csv_lines, json_lines
 
     whom = {
         "--users": users,
@@ -66,7 +67,7 @@ def recommend(
         raise click.UsageError("--json is for standard output; the name of --out says what is written (.jsonl).")
     recommender = load(model)
     dataset = recommender.dataset_
-    filters = {
+    filters: dict[str, Any] = {
         name: _ids_of_file(options[name], dataset.item_column, dataset.items)
         for name in ("allow", "deny")
         if options[name] is not None

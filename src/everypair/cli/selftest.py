@@ -16,6 +16,7 @@ from everypair.data import Dataset
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
+SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.parallel)
 
 
 def checks() -> dict[str, Callable[[], str | None]]:
@@ -37,8 +38,8 @@ def _tried(check: Callable[[], str | None]) -> str | None:
 
 
 @cache
-def _log() -> Dataset:
-    return ep.datasets.youtube_like(120, 60, seed=0, events_per_user=8.0)
+def _log(users: int = 120) -> Dataset:
+    return ep.datasets.youtube_like(users, users // 2, seed=0, events_per_user=8.0)
 
 
 def _model(**options: Any) -> ep.MF:
@@ -65,7 +66,8 @@ def _dense() -> str | None:
 
 
 def _threads() -> str | None:
-    one, two = (_recommender(n_threads=n).fit(_log()).model.parameters_ for n in (1, 2))
+    log = _log(SHARED)
+    one, two = (_recommender(n_threads=n).fit(log).model.parameters_ for n in (1, 2))
     other = [name for name in one if not np.array_equal(one[name], two[name])]
     return f"parameters {', '.join(other)} differ" if other else None
 
@@ -88,14 +90,15 @@ def warm_up() -> float:
     pair: list[Any] = [ep.UserId(), ep.Previous()]
     for dtype in ("float32", "float64"):
         options: Any = {"epochs": 1, "dtype": dtype, "n_threads": 2}
-        for model, recipes in (
+        every: list[tuple[Any, Any]] = [
             (ep.MF(2, **options), {}),
             (ep.MF(2, block_size=2, **options), {}),
             (ep.MFSI(2, **options), {"context": told, "item": items}),
             (ep.FM(2, **options), {"context": told, "item": items}),
             (ep.PARAFAC(2, **options), {"context": pair}),
             (ep.Tucker(2, **options), {"context": pair}),
-        ):
+        ]
+        for model, recipes in every:
             fitted = Recommender(model, **recipes).fit(log)
             fitted.recommend(users=[log.users[0]], n=3)
     return time.perf_counter() - began

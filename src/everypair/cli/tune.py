@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, configured, section_of
+from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of
 from everypair.cli.shell import INTERRUPTED, note
 
 EXAMPLES = """\b
@@ -47,7 +47,7 @@ SHOWN = 10  # trials in the table
 @configured("tune", "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]")
 @configured("tune", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
 @configured("tune", "--out", type=PATH, help="Write the best settings to this TOML file, for 'everypair fit --config'.")
-@configured("tune", "--picture", type=PATH, help="Write a picture of what mattered to this file (.svg or .html).")
+@configured("tune", "--picture", type=Picture(), help="Write a picture of what mattered to this file (.svg or .html).")
 @CONFIG
 @JSON
 @click.pass_context
