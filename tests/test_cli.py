@@ -90,7 +90,7 @@ def test_recipes(text: str, made: Any) -> None:
 
 @given(
     st.lists(
-        st.text(st.characters(exclude_characters="=\r\n\x00", exclude_categories=["Cs"]), min_size=1).map(str.strip).filter(None)
+        st.text(st.characters(exclude_characters="=\r\n\x00", exclude_categories=["Cs"]), min_size=1).map(str.strip).filter(bool)
     )
 )
 def test_columns_of_any_name_are_written_and_read(names: list[str]) -> None:
@@ -240,9 +240,7 @@ def test_the_number_of_epochs_from_what_is_held_out(shop: Path, tmp_path: Path) 
     ],
 )
 def test_fits_that_are_refused(shop: Path, tmp_path: Path, code: int, words: str, arguments: list[str]) -> None:
-    refused(
-        code, words, "fit", shop / "plays.csv", "--epochs", "1", "--out", tmp_path / "m", *arguments
-    ) if "popularity" not in arguments else (refused(code, words, "fit", shop / "plays.csv", "--out", tmp_path / "m", *arguments))
+    refused(code, words, "fit", shop / "plays.csv", "--out", tmp_path / "m", *arguments)
     assert not (tmp_path / "m" / "manifest.json").exists()
 
 

@@ -119,12 +119,17 @@ def _toml(value: Any) -> str:
         return "{" + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007F")
+    return _quoted(str(value))
 
 
 def _key(key: str) -> str:
     plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
-    return key if plain else json.dumps(key, ensure_ascii=False)
+    return key if plain else _quoted(key)
+
+
+def _quoted(text: str) -> str:
+    """TOML escapes as JSON does, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def model_settings(model: Model) -> dict[str, Any]:
