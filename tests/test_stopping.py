@@ -122,7 +122,7 @@ def test_a_fit_that_goes_on_later(split: Split) -> None:
     whole = make().fit(split.train, save)
     second = EarlyStopping(split.tune, "ndcg@5", patience=2)
     recommender = make(epochs=saved["epoch"].epoch).fit(split.train)
-    second.resume(recommender, [saved["epoch"]], json.loads(saved["state"]), saved["arrays"])
+    second.resume(recommender, json.loads(saved["state"]), saved["arrays"])
     assert second.best_epoch == first.best_epoch
     recommender.model.set_params(epochs=9)
     # worse than the best, once more: the one that is left
@@ -142,17 +142,15 @@ WRONG: dict[str, tuple[Any, str]] = {
         r"only models that are trained by epochs .* got Popularity\(\)",
     ),
     "another metric": (
-        lambda r, s: EarlyStopping(s.tune, "ndcg@5").resume(r, [], {"metric": "ndcg@10", "values": []}, {}),
+        lambda r, s: EarlyStopping(s.tune, "ndcg@5").resume(r, {"metric": "ndcg@10", "values": []}, {}),
         "watched by ndcg@10, got metric='ndcg@5'",
     ),
     "too far": (
-        lambda r, s: EarlyStopping(s.tune).resume(r, [], {"metric": "ndcg@10", "values": [[3, 0.5]]}, {}),
-        "of epoch 3, the fit has come to epoch 0",
+        lambda r, s: EarlyStopping(s.tune).resume(r, {"metric": "ndcg@10", "values": [[3, 0.5]]}, {}),
+        "of epoch 3, the fit has come to epoch 1",
     ),
     "other arrays": (
-        lambda r, s: EarlyStopping(s.tune).resume(
-            r, r.model.history_, {"metric": "ndcg@10", "values": [[1, 0.5]]}, {"W": np.ones((2, 2))}
-        ),
+        lambda r, s: EarlyStopping(s.tune).resume(r, {"metric": "ndcg@10", "values": [[1, 0.5]]}, {"W": np.ones((2, 2))}),
         r"the best parameters of the model \(W, H\), got shapes \{'W': \(2, 2\)\}",
     ),
 }

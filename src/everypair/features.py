@@ -89,6 +89,11 @@ class Field:
         """``X v``."""
         raise NotImplementedError
 
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """``out[f] += X W[f]`` for every dimension f."""
+        for w, sums in zip(W, out, strict=True):
+            sums += self.multiply(w, workers)
+
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``X' z``."""
         raise NotImplementedError
@@ -114,6 +119,11 @@ class Field:
         values = self.multiply_transposed(np.eye(1, self.shape[0], row)[0], SERIAL)
         there = np.flatnonzero(values)
         return there, values[there]
+
+    def content(self) -> Iterator[Any]:
+        """What tells it from other fields, for a fingerprint: its arrays or, where there are none, a product."""
+        yield self.shape
+        yield self.multiply(1.0 / np.arange(1, self.shape[1] + 1), SERIAL)
 
 
 class Compressed:
@@ -165,12 +175,20 @@ class SparseField(Field):
         there = indices[at]
         return there, np.ones(len(there)) if np.ndim(values) == 0 else values[at].astype(np.float64)  # type: ignore[index]
 
+    def content(self) -> Iterator[Any]:
+        yield self.shape
+        yield from self._rows.arrays
+
     def _matrix(self) -> Any:
         indptr, indices, values = self._rows.arrays
         return sp.csr_array((np.broadcast_to(values, len(indices)), indices, indptr), shape=self.shape)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._rows.apply(columns.multiply, v, workers)
+
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """A thread takes whole dimensions: fewer, longer pieces of work than a product at a time."""
+        workers.run(columns.add_products, workers.singly(len(W), W.size + out.size), *self._rows.arrays, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(columns.multiply, z, workers)
@@ -199,6 +217,9 @@ class DenseField(Field):
 
     def toarray(self) -> np.ndarray:
         return self._matrix.copy()
+
+    def content(self) -> Iterator[Any]:
+        yield self._matrix
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._times(lambda x: x, v, workers)

@@ -22,7 +22,7 @@ try:
 except ImportError:  # not on this platform
     fcntl = None
 
-MANIFEST, LOCK = "manifest.json", ".lock"
+MANIFEST = "manifest.json"
 ARRAYS, BYTES = ".safetensors", ".bin"
 PAYLOAD = r"[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
 REMOVABLE = re.compile(rf"{PAYLOAD}|\.({PAYLOAD}|manifest\.json|[a-z_]+)\.[^.]+\.part")
@@ -86,9 +86,13 @@ class Folder:
         if fcntl is None:
             yield
             return
-        with told(self.path), (self.path / LOCK).open("wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        with told(self.path):
+            handle = os.open(self.path, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
 
     def _store(self, name: str, payload: Payload) -> dict[str, Any]:
         suffix = BYTES if isinstance(payload, bytes) else ARRAYS

@@ -10,8 +10,9 @@ user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -109,6 +110,9 @@ class HistoryField(Field):
         weight = self.window.decay ** np.arange(end - first - 1, -1, -1, dtype=np.float64)
         items, place = np.unique(self._items[first:end], return_inverse=True)
         return items, np.bincount(place, weight, len(items)) * self._scale[row]
+
+    def content(self) -> Iterator[Any]:
+        yield from (self.shape, *self.window, self._items, self._sequences.arrays[0], self._begin, self._end)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._forward(v, self.window.decay, self._entries, self._scale, workers)

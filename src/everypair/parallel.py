@@ -81,6 +81,10 @@ class Workers:
         ranges = 1 if self.n_threads == 1 or n < self._small else 4 * self.n_threads
         return np.linspace(0, n, ranges + 1).astype(np.int64)
 
+    def singly(self, n: int, work: int) -> np.ndarray:
+        """Bounds of ranges of one, for a few large pieces of ``work`` units together; one range if there is little to do."""
+        return np.array([0, n]) if self.n_threads == 1 or work < self._small else np.arange(n + 1)
+
     def chunks(self, n: int, some: Callable[[int, int], Any]) -> list[Any]:
         """``some(start, stop)`` for ranges of ``range(n)`` of fixed size (products of matrices may depend on it), in order."""
         bounds = np.append(np.arange(0, max(n, 1), CHUNK), n)

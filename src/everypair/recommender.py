@@ -22,11 +22,13 @@ from everypair.data.tables import as_table
 from everypair.explain import Explanation, explain
 from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
+from everypair.models.tower_model import TowerModel
 from everypair.moments import HISTORY, Moments
 from everypair.ranking import Lists
 from everypair.readers import Reader, VectorReader, reader
 from everypair.serving import Served, Training, item_columns
 from everypair.updating import extend, new_events, update
+from everypair.watching import Watching
 
 if TYPE_CHECKING:
     from everypair.evaluation import EarlyStopping, Queries
@@ -96,6 +98,8 @@ class Recommender:
         dataset: Dataset,
         callback: Callable[[Recommender, Any], Any] | None = None,
         *,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
         validation: Queries | None = None,
         metric: str = "ndcg@10",
         patience: int = 2,
@@ -108,6 +112,12 @@ class Recommender:
         dataset : Dataset
         callback : callable, optional
             ``callback(recommender, epoch)`` after each epoch; a true value stops.
+        checkpoint : path, optional
+            A folder for the state of the fit, written after every few epochs (``every``) and after the last. The same call goes on
+            from there, whatever ended the one before, to the same bits as a fit that nothing disturbed. Other data or settings
+            are refused; ``epochs``, ``tol`` and ``n_threads`` of the model may change.
+        every : int
+            Epochs between checkpoints.
         validation : Queries, optional
             ``tune`` of a split whose ``train`` is fitted: the fit ends where ``metric`` no longer gets better there, and the model
             is that of the best epoch. ``validation_`` has the values (see :class:`~everypair.evaluation.EarlyStopping`).
@@ -124,6 +134,10 @@ class Recommender:
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
         stopping = None if validation is None else self._stopping(validation, metric, patience, evaluate_every)
+        if checkpoint is not None and not isinstance(self.model, TowerModel):
+            raise TypeError(
+                f"{type(self.model).__name__} is not trained by epochs: there is nothing to go on with. Leave out checkpoint."
+            )
         read = reader(self.model)
         read.check(self.context, self.item)
         by_user = self._by_user(dataset)
@@ -138,14 +152,10 @@ class Recommender:
         recipes = {"context": self.context, "item": self.item}
         self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
         self.feedback_, self.unknown_, self.validation_ = training.feedback, {}, stopping
-        watching = [watch for watch in (callback, stopping) if watch is not None]  # the user's first: it sees each epoch's model
-
-        def after_epoch(model: Model, epoch: Any) -> bool:
-            stops = [watch(self, epoch) for watch in watching]
-            return any(stops)
-
+        options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
+        watching = Watching(self, [watch for watch in (callback, stopping) if watch is not None])
         try:
-            read.fit(training.feedback, columns, own_items, callback=after_epoch)
+            read.fit(training.feedback, columns, own_items, callback=watching, **options)
         except BaseException:
             if read.state is state:  # nothing was learnt: as before
                 vars(self).clear()
@@ -153,7 +163,7 @@ class Recommender:
             else:
                 self._end(read, training.feedback)
             raise
-        if stopping is not None:
+        if stopping is not None:  # not before: a checkpoint has the last epoch's parameters, to go on from
             stopping.restore(self)
         self._end(read, training.feedback)
         return self
@@ -473,7 +483,9 @@ class Recommender:
         from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs  # which import this module
 
         trained_by_epochs(self.model)
-        return EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
+        stopping = EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
+        stopping.restores = False
+        return stopping
 
     def _by_user(self, dataset: Dataset) -> bool:
         """Whether a context is a user."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -91,6 +91,13 @@ class Levels:
         other = Levels(codes, self.n)
         other.columns = self.columns
         return other
+
+    def content(self) -> Iterator[Any]:
+        """What tells it from other columns of levels, for a fingerprint."""
+        yield from (self.n, self.codes)
+        for name, column in self.columns.items():
+            yield name
+            yield from content_of(column)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -329,6 +336,12 @@ def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
 def with_none(table: np.ndarray) -> np.ndarray:
     """With a last entry that is zero: what -1 finds."""
     return np.concatenate([table, np.zeros_like(table, shape=(1, *table.shape[1:]))])
+
+
+def content_of(column: Column) -> Iterator[Any]:
+    """What tells a column from others, for a fingerprint."""
+    yield type(column).__name__
+    yield from [column] if isinstance(column, np.ndarray) else column.content()
 
 
 def len_of(column: Column) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,11 +17,6 @@ from everypair.progress import Progress
 from everypair.towers.base import Tower, common_turns
 
 SIDES = ("context", "item")
-
-# Vectors and scores follow the moves of the parameters, and collect rounding errors of the size they once had. They are computed
-# anew every so many epochs, when the objective has fallen far, and after each epoch of towers that may shrink by any factor.
-REFRESH = 16
-LARGE_FALL = 1e-3
 
 
 class Epoch(NamedTuple):
@@ -56,14 +51,25 @@ class ICD:
         self._turns = [slice(a, b) for a, b in common_turns([context.turns, item.turns])] if rotate and order == "side" else []
         feedback = objective.feedback
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
-        self._drifts = any(part.drifts for tower in self.towers.values() for part in tower.walk())
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Vectors, Grams and scores from the parameters."""
         for side in SIDES:
             self._place(side)
             self.update_gram(side)
+        self.objective.rescore()
+
+    def _begin_again(self) -> None:
+        """As :meth:`begin`, after an epoch: the next one depends on nothing but the parameters, and rounding errors do not add up.
+
+        Vectors that are the parameters themselves need no computing, nor do their Grams: a sweep leaves that of its own side, and
+        that of the other side is computed anew before it is used.
+        """
+        for side in SIDES:
+            if self.order == "dimension" or not self.towers[side].vectors_are_parameters:
+                self._place(side)
+                self.update_gram(side)
         self.objective.rescore()
 
     def sweeps(self) -> Iterator[str]:
@@ -74,6 +80,8 @@ class ICD:
         for side in SIDES:
             self._turn(OTHER[side])
             self.towers[side].sweep(self.objective.side(side))
+            if self.towers[side].vectors_are_parameters:
+                self._place(side)
             self.update_gram(side)
             yield side
 
@@ -155,34 +163,65 @@ class ICD:
         vectors, workers = self.objective.vectors[side], self.objective.workers
         return self.towers[side].norms(vectors, self._weights[side], workers)
 
-    def run(self, epochs: int, tol: float, after_epoch: Callable[[Epoch], bool], label: str = "") -> str:
+    def load(self, values: Mapping[str, np.ndarray]) -> None:
+        """Go on from these values of the parameters, as they are stored."""
+        parameters = {name: p for tower in self.towers.values() for name, p in tower.parameters.items()}
+        expected = {name: (p.value.shape, p.value.dtype.name) for name, p in parameters.items()}
+        given = {name: (value.shape, value.dtype.name) for name, value in values.items()}
+        if expected != given:
+            raise ValueError(
+                f"the model has the parameters {expected}, and given were {given}: its towers are not those they are of."
+            )
+        for name, value in values.items():
+            parameters[name].value[...] = value
+        self.begin()
+
+    def run(
+        self,
+        epochs: int,
+        tol: float,
+        after_epoch: Callable[[Epoch], bool],
+        label: str = "",
+        history: Sequence[Epoch] = (),
+        keep: Callable[[str], None] = lambda reason: None,
+    ) -> str:
         """Epochs until done; returns the reason for stopping.
 
         That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (``after_epoch``
         returned True), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once.
+
+        ``history`` are the epochs that led to the parameters. ``keep`` is called after each epoch that was not cut short, with
+        "running" or the reason for stopping, once that is known.
         """
-        previous = exact = self.finite_value().objective
+        done = len(history)
+        previous = history[-1].objective if history else self.finite_value().objective
         with _compile_timer() as compiled, _ctrl_c() as interrupted, Progress(epochs, label) as progress:
-            for epoch in range(1, epochs + 1):
-                began, compiled_before = time.perf_counter(), compiled()
+            progress.advance(done)
+            for epoch in range(done + 1, epochs + 1):
+                began, compiled_before, complete = time.perf_counter(), compiled(), False
                 for _ in self.sweeps():
                     if interrupted.is_set():
                         break
+                else:
+                    complete = True
+                self._begin_again()
                 value = self.finite_value()
-                if self._drifts or epoch % REFRESH == 0 or value.objective < exact * LARGE_FALL:
-                    self._begin()
-                    value = self.finite_value()
-                    exact = value.objective
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 progress.update(objective=value.objective)
                 if after_epoch(Epoch(epoch, *value, max(seconds, 0.0))):
-                    return "callback"
-                if interrupted.is_set():
-                    return "interrupt"
-                if tol > 0 and previous - value.objective < tol * abs(previous):
-                    return "tol"
+                    reason = "callback"
+                elif interrupted.is_set():
+                    reason = "interrupt"
+                elif tol > 0 and previous - value.objective < tol * abs(previous):
+                    reason = "tol"
+                else:
+                    reason = "epochs" if epoch == epochs else "running"
+                if complete:
+                    keep(reason)
+                if reason != "running":
+                    return reason
                 previous = value.objective
-        return "epochs"
+        raise AssertionError("there was no epoch to run")
 
     def finite_value(self) -> ObjectiveValue:
         """The objective, or an error if it cannot be computed."""

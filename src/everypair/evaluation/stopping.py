@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class EarlyStopping:
         The first epoch with the largest value; None before the first evaluation.
     best_value : float
         Its value.
+    restores : bool
+        Whether it puts the best parameters back by itself, and does not leave that to whoever made it.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class EarlyStopping:
         formulas.parse(metric)
         self.queries, self.metric, self.exclude_seen = queries, metric, exclude_seen
         self.every, self.patience = check.integer("every", every, low=1), check.integer("patience", patience, low=1)
+        self.restores = True
         self._forget()
 
     def _forget(self) -> None:
@@ -92,7 +95,7 @@ class EarlyStopping:
             self._best = model.parameters_
         since = sum(evaluated > (self.best_epoch or 0) for evaluated in self.values)
         stop = since >= self.patience
-        if stop or last:
+        if self.restores and (stop or last):
             self.restore(recommender)
         return stop
 
@@ -109,23 +112,20 @@ class EarlyStopping:
         """The best parameters by name, as ``parameters_`` of the model has them."""
         return dict(self._best)
 
-    def resume(
-        self, recommender: Recommender, history: Sequence[Epoch], state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> None:
-        """Go on with a fit that has come as far as ``history``.
+    def resume(self, recommender: Recommender, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with a fit that was ended.
 
         Parameters
         ----------
         recommender : Recommender
-            With the parameters of the last epoch of ``history``.
-        history : sequence of Epoch
+            With the epochs so far, and the parameters of the last of them.
         state, arrays
             Of the :class:`EarlyStopping` of that fit, after the same epoch.
         """
         if state["metric"] != self.metric:
             raise ValueError(f"the fit was watched by {state['metric']}, got metric={self.metric!r}: go on with the same.")
         values = {int(epoch): float(value) for epoch, value in state["values"]}
-        done = history[-1].epoch if history else 0
+        done = len(trained_by_epochs(recommender.model).history_)
         if values and max(values) > done:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
         parameters = _parameters(recommender)

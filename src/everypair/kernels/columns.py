@@ -23,6 +23,18 @@ def multiply(start, stop, indptr, indices, values, v, out):
 
 
 @leaf
+def add_products(start, stop, indptr, indices, values, W, out):
+    """``out[f] += X W[f]`` for dimensions ``start:stop``, from compressed rows."""
+    for f in range(start, stop):
+        v, sums = W[f], out[f]
+        for r in range(len(sums)):
+            total = np.float64(0.0)
+            for p in range(indptr[r], indptr[r + 1]):
+                total += pick(values, p) * np.float64(v[indices[p]])
+            sums[r] += out.dtype.type(total)
+
+
+@leaf
 def multiply_squared(start, stop, indptr, indices, values, v, out):
     """As :func:`multiply` for the matrix of squared entries."""
     for r in range(start, stop):

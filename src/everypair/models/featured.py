@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,8 +24,10 @@ class Featured(TowerModel):
         start: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
         callback: Callable[[Self, Epoch], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
     ) -> Self:
-        """Train from scratch.
+        """Train from scratch, or from a checkpoint on.
 
         Parameters
         ----------
@@ -36,6 +39,14 @@ class Featured(TowerModel):
         start, fixed : mappings of parameters to arrays, optional
             Initial values of parameters; parameters to hold, which are then outside L2.
         callback : callable, optional
-            ``callback(model, epoch)`` after each epoch; returning a true value stops.
+            ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
+            go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
+            it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
+        checkpoint : path, optional
+            A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
+            call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
+            at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
+        every : int
+            Write it after so many epochs, and after the last.
         """
-        return self._fit(feedback, contexts, items, start, fixed, callback)
+        return self._fit(feedback, contexts, items, start, fixed, callback, checkpoint, every)

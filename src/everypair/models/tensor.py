@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -28,8 +29,10 @@ class Tensor(TowerModel):
         start: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
         callback: Callable[[Self, Epoch], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
     ) -> Self:
-        """Train from scratch.
+        """Train from scratch, or from a checkpoint on.
 
         Parameters
         ----------
@@ -41,9 +44,17 @@ class Tensor(TowerModel):
         start, fixed : mappings of letters to arrays, optional
             Initial values of parameters; parameters to hold, which are then outside L2.
         callback : callable, optional
-            ``callback(model, epoch)`` after each epoch; returning a true value stops.
+            ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
+            go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
+            it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
+        checkpoint : path, optional
+            A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
+            call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
+            at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
+        every : int
+            Write it after so many epochs, and after the last.
         """
-        return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback)
+        return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback, checkpoint, every)
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
         modes = self._side("context").rows.columns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from everypair import validation as check
+from everypair.checkpoint import Checkpoint, State, identity
 from everypair.feedback import Feedback, as_feedback
 from everypair.models.assembly import Plan, assemble, hold, reassemble
 from everypair.models.base import Model
@@ -77,7 +79,8 @@ class TowerModel(Model):
     history_ : list of Epoch
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
     stop_reason_ : str
-        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed.
+        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed or a checkpoint could
+        not be written.
     """
 
     unobserved_weight: float = 0.01
@@ -107,34 +110,56 @@ class TowerModel(Model):
         start: Mapping[str, Any] | None,
         fixed: Mapping[str, Any] | None,
         callback: Callable[[Self, Epoch], Any] | None,
+        checkpoint: str | os.PathLike[str] | None,
+        every: int,
     ) -> Self:
         """Check everything, build the towers, run the solver. A refused call changes nothing."""
         feedback = as_feedback(feedback)
         epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
         n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
+        every = check.integer("every", every, low=1)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
+        remembers: Any = callback if callable(getattr(callback, "resume", None)) else None
+        kept = None if checkpoint is None else Checkpoint(checkpoint, every)
         before = dict(vars(self))
         history: list[Epoch] = []
         try:
             with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 solver = self._solver(feedback, contexts, items, workers, start, fixed)
+                found = None
+                if kept is not None:
+                    given = {"start": start, "fixed": fixed}
+                    found = kept.read(identity(type(self).__name__, self.get_params(), feedback, solver.towers, given), epochs)
+                if found is not None:
+                    solver.load(found.parameters)
+                    history += found.history
                 self._towers = solver.towers
                 self._fitted_shape = feedback.shape
                 self.history_ = history
                 self.stop_reason_ = "running"
+                if found is not None and remembers is not None:
+                    remembers.resume(self, found.callback, found.arrays)
 
                 def after_epoch(epoch: Epoch) -> bool:
                     history.append(epoch)
                     return callback is not None and bool(callback(self, epoch))
 
-                self.stop_reason_ = solver.run(epochs, tol, after_epoch, type(self).__name__)
+                def keep(reason: str) -> None:
+                    if kept is not None:
+                        values = {name: p.value for tower in solver.towers.values() for name, p in tower.parameters.items()}
+                        state = None if remembers is None else remembers.state()
+                        arrays = remembers.arrays() if hasattr(remembers, "arrays") else {}
+                        kept.write(State(values, history, reason, tol, state, arrays))
+
+                ended = None if found is None else found.reason_to_stop(epochs, tol)
+                self.stop_reason_ = ended or solver.run(epochs, tol, after_epoch, type(self).__name__, tuple(history), keep)
         except BaseException as error:
             diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
             if diverged or not history:
                 vars(self).clear()
                 vars(self).update(before)
-            else:  # a callback failed: the epochs before it are kept
+            else:  # a callback failed, or a checkpoint could not be written: the epochs before it are kept
                 self.stop_reason_ = "error"
             if isinstance(error, np.linalg.LinAlgError):
                 raise DivergedError(np.nan, np.dtype(self.dtype)) from error

@@ -42,7 +42,6 @@ class Tower(ABC):
     parameters: dict[str, Parameter]
     complete: bool = False  # stands for more rows than are listed
     vectors_are_parameters: bool = False  # vectors() shows the parameters themselves, not a copy
-    drifts: bool = False  # its vectors may shrink by any factor: they are computed anew after each epoch
 
     def bind(self, site: Site) -> Tower:
         """A copy of this tower with rows and parameters."""

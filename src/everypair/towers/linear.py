@@ -141,9 +141,8 @@ def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:
     """``X W`` by dimension: (K x p) weights give (K x n) vectors."""
     out = np.zeros((len(W), features.n_rows), W.dtype)
-    for f, w in enumerate(W):
-        for field, at in columns_of(features):
-            out[f] += field.multiply(w[at], workers)
+    for field, at in columns_of(features):
+        field.add_products(W[:, at], out, workers)
     return out
 
 

@@ -80,7 +80,6 @@ class Smooth(Tower):
     """
 
     name: str | None = None
-    drifts = True
 
     @abstractmethod
     def start(self, rows: Rows, normal: Callable[[tuple[int, ...]], np.ndarray]) -> Arrays:
