@@ -241,7 +241,7 @@ def test_the_number_of_epochs_from_what_is_held_out(shop: Path, tmp_path: Path) 
 )
 def test_fits_that_are_refused(shop: Path, tmp_path: Path, code: int, words: str, arguments: list[str]) -> None:
     refused(code, words, "fit", shop / "plays.csv", "--out", tmp_path / "m", *arguments)
-    assert not (tmp_path / "m" / "manifest.json").exists()
+    assert not (tmp_path / "m").exists()
 
 
 def test_fits_without_what_they_need(shop: Path, tmp_path: Path) -> None:
@@ -252,6 +252,18 @@ def test_fits_without_what_they_need(shop: Path, tmp_path: Path) -> None:
     refused(1, "UTF-8", "fit", tmp_path / "latin.csv", "--out", tmp_path / "m")
     (tmp_path / "empty.csv").write_text("user,item\n")
     refused(1, "at least one row", "fit", tmp_path / "empty.csv", "--out", tmp_path / "m")
+
+
+def test_a_fit_goes_on_from_its_checkpoint(shop: Path, tmp_path: Path) -> None:
+    arguments = ["fit", shop / "plays.csv", *MF, "--checkpoint", tmp_path / "state", "--every", "2"]
+    done(*arguments, "--out", tmp_path / "two")
+    found = json.loads(done(*arguments, "--epochs", "4", "--out", tmp_path / "four", "--json").stdout)
+    assert found["epochs"] == 4
+    done("fit", shop / "plays.csv", *MF, "--epochs", "4", "--out", tmp_path / "whole")
+    four, whole = (ep.load(tmp_path / name).model.parameters_ for name in ("four", "whole"))
+    for name, value in whole.items():
+        np.testing.assert_array_equal(four[name], value)
+    refused(1, "factors was 2, is 3", *arguments, "--factors", "3", "--out", tmp_path / "two")
 
 
 def interrupting(*args: Any, **options: Any) -> Any:
@@ -270,7 +282,8 @@ def test_an_interrupted_fit_leaves_what_there_was(shop: Path, tmp_path: Path, mo
 def test_ctrl_c(shop: Path, tmp_path: Path) -> None:
     """As a terminal sends it, during a fit that would take hours."""
     command = [sys.executable, "-m", "everypair.cli", "fit", shop / "plays.csv", "--model", "mf", "--epochs", "10000000"]
-    process = subprocess.Popen([*command, "--out", tmp_path / "m"], stderr=subprocess.PIPE, text=True)
+    places = ["--out", tmp_path / "m", "--checkpoint", tmp_path / "state", "--every", "1000"]
+    process = subprocess.Popen([*command, *places], stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "m").exists():
         time.sleep(0.1)
     time.sleep(3.0)
@@ -278,6 +291,7 @@ def test_ctrl_c(shop: Path, tmp_path: Path) -> None:
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told
     assert "of 10000000 epochs were done. Nothing was saved" in told
+    assert "The same command goes on." in told
     assert "Traceback" not in told
 
 
@@ -331,6 +345,19 @@ def test_a_saved_model_as_a_file(shop: Path, tmp_path: Path) -> None:
     tables = ["--users", shop / "users.csv", "--items", shop / "items.csv", "--timestamp", "time"]
     done("fit", shop / "plays.csv", *tables, "--config", shop / "again.toml", "--out", tmp_path / "m")
     assert repr(ep.load(tmp_path / "m")) == repr(ep.load(shop / "model"))
+
+
+def test_the_file_of_the_documentation(tmp_path: Path) -> None:
+    page = (README.parent / "docs" / "command-line.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    done("example", tmp_path, "--users", "30", "--items", "20")
+    (tmp_path / "model.toml").write_text(block)
+    small = ["--config", tmp_path / "model.toml", "--factors", "2", "--epochs", "1"]
+    assert "recall@10" in done("evaluate", *small).stdout
+    done("fit", *small)
+    assert ep.load(tmp_path / "model").context[2] == ep.History(last=50)
+    for section, entries in tomllib.loads(block).items():
+        assert entries, section
 
 
 # recommend

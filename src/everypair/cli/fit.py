@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +52,6 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
     """
     from everypair.cli import making
     from everypair.cli.output import tell
-    from everypair.folders import Folder
-    from everypair.storage import KIND, VERSION
 
     if out is None:
         raise click.UsageError("Give --out, the folder to save the model to.")
@@ -67,22 +67,39 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             )
     recommender = making.recommender(ctx)
     dataset = making.dataset(ctx)
-    Folder(out, KIND, VERSION).make()
     began = time.perf_counter()
     found = None
-    if validation is not None:
-        watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
-        recommender, found = _best_epochs(recommender, making.splitter(ctx, validation).split(dataset), watched)
-    kept = {key: options[key] for key in ("checkpoint", "every") if options[key] is not None}
-    recommender.fit(dataset, **kept)
-    _uninterrupted(recommender, f"Nothing was saved to {out}." + (" The same command goes on." if kept else ""))
-    seconds = time.perf_counter() - began
-    recommender.save(out)
+    with _place(out):
+        if validation is not None:
+            watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
+            recommender, found = _best_epochs(recommender, making.splitter(ctx, validation).split(dataset), watched)
+        kept = {key: options[key] for key in ("checkpoint", "every") if options[key] is not None}
+        recommender.fit(dataset, **kept)
+        _uninterrupted(recommender, f"Nothing was saved to {out}." + (" The same command goes on." if kept else ""))
+        seconds = time.perf_counter() - began
+        recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
     if as_json:
         tell(summary)
     else:
         note(_told(recommender, summary), label="")
+
+
+@contextmanager
+def _place(out: Path) -> Iterator[None]:
+    """A folder that can be written to, known before anything is computed; a new one is gone again if nothing was."""
+    from everypair.folders import Folder
+    from everypair.storage import KIND, VERSION
+
+    new = not out.exists()
+    Folder(out, KIND, VERSION).make()
+    try:
+        yield
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                out.rmdir()
+        raise
 
 
 def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -66,7 +66,7 @@ class Picture(click.Path):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         from everypair.pictures import KINDS
 
-        path = Path(super().convert(value, param, ctx))
+        path = Path(str(super().convert(value, param, ctx)))
         if path.suffix.lower() not in KINDS:
             self.fail(f"the name must end in {' or '.join(KINDS)}, got {str(path)!r}.", param, ctx)
         return path
