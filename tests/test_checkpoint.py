@@ -112,6 +112,7 @@ def test_ended_at_any_epoch(name: str, tmp_path: Path) -> None:
         assert bits(ended_and_resumed(CASES[name], tmp_path / str(at), at)) == undisturbed, at
 
 
+@pytest.mark.full
 @given(ends=st.lists(st.integers(1, 9), max_size=4), every=st.integers(1, 4), threads=st.tuples(*[st.integers(1, 2)] * 5))
 @settings(max_examples=10)
 def test_ended_again_and_again(ends: list[int], every: int, threads: tuple[int, ...], tmp_path_factory: Any) -> None:

@@ -105,7 +105,8 @@ def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
         observed = counts[mine].sum() + reader.model.unobserved_weight * mine.sum() * shape[1 - (side == "item")]
 
         def loss(level: int = level, observed: float = observed) -> float:
-            vars(reader).pop("_psi", None)
+            reader.settle()
+            reader.forget_items()
             scores = reader.vectors(columns) @ reader.psi.T
             l2 = np.sum(slots.strength * observed**exponent * theta(level) ** 2)
             return float(np.sum(weight * (scores - (alpha > 0)) ** 2) + l2)

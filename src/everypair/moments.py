@@ -117,6 +117,15 @@ class Moments:
         rows = {name: getattr(self, name)[index] for name in ("user", "begin", "end", "told")}
         return replace(self, **rows, attributes=attributes)
 
+    def compact(self) -> Moments:
+        """The same with no more than their own pasts, where those are few: what is made of a past costs as much as all of them."""
+        lengths = self.end - self.begin
+        if 2 * lengths.sum() >= len(self.items):
+            return self
+        bounds = np.append(0, np.cumsum(lengths)).astype(np.int64)
+        at = np.repeat(self.begin - bounds[:-1], lengths) + np.arange(bounds[-1])
+        return replace(self, items=self.items[at], bounds=bounds, begin=bounds[:-1], end=bounds[1:])
+
     def anonymous(self) -> Moments:
         """The same with nothing but the attributes: nobody's id, and no past."""
         return replace(self, user=np.full_like(self.user, -1), end=self.begin)

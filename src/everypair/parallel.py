@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 SMALL = 20_000  # units of work (rows plus pairs) below which threads cost more than they bring
 CHUNK = 8_192  # rows per range in matrix products: fixed, so that sums do not depend on the number of threads
@@ -121,15 +121,17 @@ def thread_count(n_threads: int | None) -> int:
 _lock = threading.Lock()
 _users = 0
 _limits: Any = None
+_libraries: ThreadpoolController | None = None  # looking for them takes longer than a request
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Matrix products on one thread each while any fit runs: our own threads share the work, and the bits stay the same."""
-    global _users, _limits
+    global _users, _limits, _libraries
     with _lock:
         if _users == 0:
-            _limits = threadpool_limits(1)
+            _libraries = _libraries or ThreadpoolController()
+            _limits = _libraries.limit(limits=1)
         _users += 1
     try:
         yield

@@ -87,25 +87,32 @@ class Plain(Scores):
         self.best(start, stop, block, ids, best)
 
 
+class ItemVectors:
+    """``psi`` of all items, and how large they are in each dimension."""
+
+    def __init__(self, psi: np.ndarray) -> None:
+        self.psi = np.ascontiguousarray(psi)
+
+    @cached_property
+    def largest(self) -> np.ndarray:
+        return np.abs(self.psi).max(axis=0, initial=0.0).astype(np.float64)
+
+
 class Products(Scores):
     """Inner products of vectors: ``phi`` of rows, ``psi`` of items."""
 
-    def __init__(self, phi: np.ndarray, psi: np.ndarray) -> None:
-        self.phi, self.psi = np.ascontiguousarray(phi), np.ascontiguousarray(psi)
-        self.n_rows, self.n_items, self.dtype = len(phi), len(psi), np.result_type(phi, psi)
+    def __init__(self, phi: np.ndarray, items: ItemVectors | np.ndarray) -> None:
+        self.items = items if isinstance(items, ItemVectors) else ItemVectors(items)
+        self.phi, self.psi = np.ascontiguousarray(phi), self.items.psi
+        self.n_rows, self.n_items, self.dtype = len(phi), len(self.psi), np.result_type(phi, self.psi)
 
     def block(self, start: int, stop: int) -> np.ndarray:
         return self.phi[start:stop] @ self.psi.T
 
-    @cached_property
-    def _largest(self) -> np.ndarray:
-        """In each dimension."""
-        return np.abs(self.psi).max(axis=0, initial=0.0).astype(np.float64)
-
     def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
         phi = self.phi[start:stop]
         # a sum of K products is off by less than K eps times the sum of their sizes, in whatever order it is taken
-        slack = 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self._largest)
+        slack = 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self.items.largest)
         top_n_products(0, len(block), block, slack, phi, self.psi, ids, best)
 
     def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:

@@ -22,7 +22,7 @@ from everypair.models.mf import MF
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel
 from everypair.parallel import SERIAL
-from everypair.ranking import Lists, Plain, Products, Scores
+from everypair.ranking import ItemVectors, Lists, Plain, Products, Scores
 from everypair.rows import Levels, variable_letters
 from everypair.solver import Epoch
 from everypair.towers import Tower
@@ -113,22 +113,38 @@ class VectorReader(Reader):
 
     def ended(self) -> Self:
         frozen = super().ended()
-        frozen.trained = True
+        frozen.settle()
         return frozen
+
+    @property
+    def item_vectors(self) -> ItemVectors:
+        return self._item_vectors if self.trained else self._of_items()
+
+    @cached_property
+    def _item_vectors(self) -> ItemVectors:
+        return self._of_items()
+
+    def _of_items(self) -> ItemVectors:
+        columns = self.catalogue()
+        numbers = np.arange(self.model._fitted_shape[1])
+        return ItemVectors(self.model.item_vectors(numbers if columns is None else columns))
 
     @property
     def psi(self) -> np.ndarray:
         """The vectors of items."""
-        return self._psi if self.trained else self._item_vectors()
+        return self.item_vectors.psi
 
-    @cached_property
-    def _psi(self) -> np.ndarray:
-        return self._item_vectors()
+    def forget_items(self) -> None:
+        """Their parameters have moved."""
+        for name in ("_item_vectors", "item_gram"):
+            vars(self).pop(name, None)
 
-    def _item_vectors(self) -> np.ndarray:
-        columns = self.catalogue()
-        numbers = np.arange(self.model._fitted_shape[1])
-        return np.ascontiguousarray(self.model.item_vectors(numbers if columns is None else columns))
+    def settle(self) -> None:
+        """Parameters do not change any more: what is made of them can be kept."""
+        self.trained = True
+        for tower in self.towers.values():
+            for part in tower.walk():
+                part.settle()
 
     def remember(self, feedback: Feedback) -> None:
         """What the contexts of a fit weigh."""
@@ -144,12 +160,12 @@ class VectorReader(Reader):
     @cached_property
     def item_gram(self) -> np.ndarray:
         """J over all items."""
-        psi = self._psi.astype(np.float64)
+        psi = self.psi.astype(np.float64)
         return psi.T @ psi
 
     def loss(self, side: str, others: np.ndarray) -> Loss:
         """As the rows of a side see it."""
-        J, n = (self.item_gram, len(self._psi)) if side == "context" else (self.context_gram, self.n_contexts)
+        J, n = (self.item_gram, len(self.psi)) if side == "context" else (self.context_gram, self.n_contexts)
         return Loss(others, J, float(n), float(self.model.unobserved_weight), float(self.model.regularization_exponent))
 
     def stored(self) -> Stored:
@@ -168,7 +184,6 @@ class VectorReader(Reader):
         shape = (int(stored.facts["contexts"]), n_items)
         self.model._restore(shape, self.tower_columns(columns), parameters, history, str(stored.facts["stop_reason"]))
         self.context_gram, self.n_contexts = stored.numbers["context gram"], float(stored.facts["weight of contexts"])
-        self.trained = True
 
     # how the columns of a description are those of the towers
 
@@ -196,7 +211,7 @@ class FeaturedReader(VectorReader):
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         """A factorization machine knows everyone, by its item biases; others, whose vector is not zero (a product may be)."""
         phi = self.vectors(asked.columns)
-        return Products(phi, self.psi), None if isinstance(self.model, FM) else asked.known() & phi.any(axis=1)
+        return Products(phi, self.item_vectors), None if isinstance(self.model, FM) else asked.known() & phi.any(axis=1)
 
 
 class FactorizationReader(VectorReader):
@@ -227,7 +242,7 @@ class FactorizationReader(VectorReader):
             for r in np.flatnonzero(asked.folded(known)):
                 items, alpha = asked.confidence(asked.past.items[asked.past.begin[r] : asked.past.end[r]])
                 phi[r], known[r] = self.fold_row(items, alpha), True
-        return Products(phi, self.psi), known
+        return Products(phi, self.item_vectors), known
 
     def vectors(self, columns: Columns) -> np.ndarray:
         rows = self.rows[_levels(columns, self.model)[0].codes]
@@ -274,7 +289,7 @@ class TensorReader(VectorReader):
         """A product of vectors says nothing where one of them is of a level never met."""
         table = self._table(_levels(asked.columns, self.model))
         met = np.all([met[column] for met, column in zip(self.met, table.T, strict=True)], axis=0)
-        return Products(self.model.context_vectors(table), self.psi), met
+        return Products(self.model.context_vectors(table), self.item_vectors), met
 
     def vectors(self, columns: Columns) -> np.ndarray:
         return self.model.context_vectors(self._table(_levels(columns, self.model)))

@@ -49,6 +49,7 @@ class Served:
     def asked(self, moments: Moments) -> Asked:
         """Moments as a reader takes them."""
         self._check(moments)
+        moments = moments.compact()
         past = Lists(moments.begin, moments.end, moments.items)
         columns = self.contexts.columns(moments)
         return Asked(columns, past, self.confidence, lambda: self.contexts.known(moments), moments.told)

@@ -45,15 +45,15 @@ def extend(served: Served, dataset: Dataset) -> Served:
         columns = no_rows(recipes, contexts, items, dataset)
         reader = _moved(reader, served, index, columns)
         reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
+        reader.settle()
     return replace(served, dataset=dataset, contexts=contexts, items=items, reader=reader, popularity=popularity)
 
 
 def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray], columns: Mapping[str, Any]) -> VectorReader:
     """A reader whose parameters are those of the same users and items in their new places."""
     other = copy.copy(reader)
-    for name in ("_psi", "item_gram"):
-        vars(other).pop(name, None)
-    other.context_gram, other.trained = reader.context_gram, True
+    other.forget_items()
+    other.context_gram = reader.context_gram
     fields = served.contexts.fields
     by_column = {reader.column_of(name, list(fields)): index[field.ids] for name, field in fields.items() if field.ids is not None}
     shape = [reader.model._fitted_shape[0], len(index["items"])]
@@ -157,6 +157,7 @@ def _fold_users(served: Served, reader: VectorReader, training: Training, users:
     loss = reader.loss("context", reader.psi)
     shift = int(isinstance(reader, TensorReader))
     _fold(reader, "context", column, users + shift, columns, owners, Pairs.by_context(training.feedback), loss)
+    reader.settle()
     user = served.contexts.fields["user"]
     assert isinstance(user, LevelField)
     user.met = user.met.copy()
@@ -178,8 +179,8 @@ def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None
     catalogue = reader.catalogue()
     columns = {} if catalogue is None else {name: _take(column, items) for name, column in catalogue.items()}
     _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
-    for name in ("_psi", "item_gram"):
-        vars(reader).pop(name, None)
+    reader.forget_items()
+    reader.settle()
 
 
 def _of_items(pairs: Pairs, items: np.ndarray) -> Pairs:

@@ -113,6 +113,9 @@ class Tower(ABC):
         rows = self.vectors().rows
         return lambda index: rows[index]
 
+    def settle(self) -> None:
+        """Parameters do not change any more: what :meth:`evaluate` makes of all of them may be kept. Called again if they did."""
+
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower stands for."""
         return vectors.gram(weight, workers)

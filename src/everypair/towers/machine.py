@@ -41,6 +41,7 @@ class Machine(FeatureTower):
     """
 
     needs_squares = True
+    _settled: np.ndarray | None = None
 
     def __init__(self, factors: int, *columns: str, names: tuple[str, ...] | None = None) -> None:
         self.factors = check.integer("factors", factors, low=1)
@@ -69,11 +70,11 @@ class Machine(FeatureTower):
         out[:k] = project(features, self._W.value, workers)
         out[self._one] = 1.0
         out[self._q] = 0.0 if self._b is None else self._b.value[0]
-        norms = np.square(self._W.value)
+        norms = self._norms() if self._settled is None else self._settled
         for field, at in columns_of(features):
             out[self._q] += field.multiply(self._w.value[at], workers)
             # sum over l < l' = half of (square of the sum less the sum of squares), dimension by dimension
-            out[self._q] -= 0.5 * field.multiply_squared(norms[:, at].sum(axis=0), workers)
+            out[self._q] -= 0.5 * field.multiply_squared(norms[at], workers)
         squares = np.zeros(features.n_rows)
         for f in range(k):  # in this order, whatever the number of rows
             squares += np.square(out[f], dtype=np.float64)
@@ -102,6 +103,13 @@ class Machine(FeatureTower):
         bias = 0.0 if self._b is None else float(self._b.value[0])
         linear = self._w.value[there].astype(np.float64) @ x
         return float(bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
+
+    def _norms(self) -> np.ndarray:
+        """The squared length of each feature's factors."""
+        return np.square(self._W.value).sum(axis=0)
+
+    def settle(self) -> None:
+        self._settled = self._norms()
 
     @property
     def blocks(self) -> Sequence[int | str]:
