@@ -44,9 +44,9 @@ def explain(model: Path, item: str, user: str | None, request: str | None, pictu
 
 
 def _id(text: str, known: Any, option: str) -> Any:
-    from everypair.cli.recommend import _ids
+    from everypair.cli.recommend import own_ids
 
-    return _ids([text], known, option)[0]
+    return own_ids([text], known, option)[0]
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import click
 
 from everypair.cli.options import PROTOCOLS, section_of
 from everypair.cli.shell import note
-from everypair.contexts import Recipe
 from everypair.data import Dataset
 from everypair.evaluation import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
 from everypair.evaluation.splits import Splitter
@@ -48,10 +47,10 @@ def recommender(ctx: click.Context) -> Recommender:
     return Recommender(MODELS[name](**options), **told)
 
 
-def like(template: Recommender, context: list[Recipe] | None = None, **settings: Any) -> Recommender:
+def like(template: Recommender, **settings: Any) -> Recommender:
     """The same, not fitted, with other arguments of its model."""
     model = type(template.model)(**{**template.model.get_params(), **settings})
-    return Recommender(model, context or template.context, template.item, unit=template.unit, unknown=template.unknown)
+    return Recommender(model, template.context, template.item, unit=template.unit, unknown=template.unknown)
 
 
 def splitter(ctx: click.Context, protocol: str | None = None) -> Splitter:

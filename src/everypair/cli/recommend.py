@@ -80,7 +80,9 @@ def recommend(
     elif options["everyone"]:
         filters["users"] = dataset.users.values
     elif users:
-        filters["users"] = _ids([one for several in users for one in several.split(",") if one.strip()], dataset.users, "--users")
+        filters["users"] = own_ids(
+            [one for several in users for one in several.split(",") if one.strip()], dataset.users, "--users"
+        )
     else:
         filters["users"] = _ids_of_file(options["users_file"], dataset.user_column, dataset.users)
     fallback = "popular" if options["everyone"] else options["fallback"] or "error"
@@ -111,10 +113,10 @@ def _ids_of_file(path: Path, column: str, known: Any) -> Any:
 
     if path.suffix.lower() in TABLES:
         return column_of(as_table(str(path), path, (column,)), column, str(path), "ids")
-    return _ids(_text(path).splitlines(), known, str(path))
+    return own_ids(_text(path).splitlines(), known, str(path))
 
 
-def _ids(texts: list[str], known: Any, what: str) -> list[Any]:
+def own_ids(texts: list[str], known: Any, what: str) -> list[Any]:
     """As the data have them: integers or texts."""
     texts = [text.strip() for text in texts if text.strip()]
     if not texts:
