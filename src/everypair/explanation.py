@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from everypair import pictures
-from everypair.files import write_atomically
 from everypair.text import table
 
 SHOWN = 12  # lines of a text, or bars of a picture, beside the score itself
@@ -91,12 +90,7 @@ class Explanation:
 
     def save(self, path: str | Path) -> None:
         """Write the picture to a file that ends in ``.svg`` or ``.html``."""
-        path = Path(path)
-        kind = path.suffix.lower()
-        if kind not in (".svg", ".html"):
-            raise ValueError(f"path must end in .svg or .html, which say what to write, got {str(path)!r}.")
-        drawn = self.svg()
-        write_atomically(path, drawn + "\n" if kind == ".svg" else pictures.page(self._title(), STYLE, [drawn]))
+        pictures.save(path, self._title(), self.svg(), STYLE)
 
     def _title(self) -> str:
         whom = "this request" if self.user is None else str(self.user)

@@ -19,6 +19,7 @@ from everypair.files import writing
 from everypair.moments import Moments
 from everypair.progress import Progress
 from everypair.serving import Served
+from everypair.text import json_lines
 
 USERS_AT_ONCE = 4_096
 OF = ("items", "users")
@@ -46,12 +47,25 @@ def recommend_all(
     return short
 
 
+class JSONLines:
+    """A JSON object per row, written as Arrow's own writers write."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._file = path.open("w", encoding="utf-8")
+
+    def write_table(self, table: pa.Table) -> None:
+        self._file.writelines(json_lines(table))
+
+    def close(self) -> None:
+        self._file.close()
+
+
 @contextmanager
 def table_file(out: Path) -> Iterator[Callable[[pa.Table], None]]:
-    """A Parquet or CSV file that tables are written to one after the other; it is there when all are, or not at all."""
-    kinds: dict[str, Any] = {".parquet": parquet.ParquetWriter, ".csv": csv.CSVWriter}
+    """A file that tables are written to one after the other; it is there when all are, or not at all."""
+    kinds: dict[str, Any] = {".parquet": parquet.ParquetWriter, ".csv": csv.CSVWriter, ".jsonl": JSONLines}
     if out.suffix not in kinds:
-        raise ValueError(f"out must end in .parquet or .csv, got {str(out)!r}.")
+        raise ValueError(f"out must end in {', '.join(kinds)}, got {str(out)!r}.")
     with writing(out) as temporary:
         writer = None
         try:

@@ -7,9 +7,13 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+
+from everypair.files import write_atomically
 
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # no XML may hold them, however written
 NARROW, BROAD = frozenset("iIjlrtf.,:;|!'`()[]{} -"), frozenset("mwMW@%")
+KINDS = (".svg", ".html")  # of files
 THIN = 0.4  # as much of its height a narrow letter is wide, at least
 
 
@@ -98,3 +102,12 @@ def _em(character: str) -> float:
     if character in BROAD:
         return 1.0
     return 0.72 if character.isupper() else 0.64
+
+
+def save(path: str | Path, title: str, drawn: str, style: str = "") -> None:
+    """Write a picture to a file that ends in ``.svg``, or as a page to one that ends in ``.html``."""
+    path = Path(path)
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise ValueError(f"path must end in {' or '.join(KINDS)}, which say what to write, got {str(path)!r}.")
+    write_atomically(path, drawn + "\n" if kind == ".svg" else page(title, style, [drawn]))

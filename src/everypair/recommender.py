@@ -351,14 +351,14 @@ class Recommender:
         allow: Any = None,
         deny: Any = None,
     ) -> Path:
-        """The best n items of every user, written to a Parquet or CSV file in bounded memory; as the tables of :meth:`recommend`.
+        """The best n items of every user, written to a file in bounded memory; as the tables of :meth:`recommend`.
 
         Where the model can say nothing of a user, it is what is popular. The file is there when it is complete, or not at all.
 
         Parameters
         ----------
         out : path
-            Ends in ``.parquet`` or ``.csv``.
+            Ends in ``.parquet``, ``.csv`` or ``.jsonl``.
         n : int
         users : list of ids, optional
             By default all users of the data.

@@ -1,8 +1,16 @@
-"""Tables as text, for terminals."""
+"""Tables as text: for terminals, as CSV and as JSON lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+ROWS = 10_000  # written at once
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -13,3 +21,37 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         for row in (header, *rows)
     ]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def json_lines(rows: pa.Table) -> Iterator[str]:
+    """A JSON object per row, some rows at a time."""
+    for columns in _batches(rows):
+        yield "".join(
+            json.dumps(dict(zip(rows.column_names, row, strict=True)), ensure_ascii=False) + "\n"
+            for row in zip(*columns, strict=True)
+        )  # fmt: skip
+
+
+def csv_lines(rows: pa.Table) -> Iterator[str]:
+    """A header and a line per row, some rows at a time."""
+    yield _csv([rows.column_names])
+    for columns in _batches(rows):
+        yield _csv(zip(*columns, strict=True))
+
+
+def _csv(rows: Any) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue()
+
+
+def _batches(rows: pa.Table) -> Iterator[list[list[Any]]]:
+    for batch in rows.to_batches(max_chunksize=ROWS):
+        yield [_values(column) for column in batch.columns]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Numbers of 32 bits with as many digits as they have."""
+    if pa.types.is_float32(column.type):
+        return [float(str(value)) for value in column.to_numpy(zero_copy_only=False)]
+    return column.to_pylist()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from everypair import pictures
 from everypair.evaluation.search import Trial
-from everypair.files import write_atomically
 from everypair.recommender import Recommender
 from everypair.tuning.spaces import Space
 from everypair.tuning.studies import optuna
@@ -74,8 +74,8 @@ class Tuning:
         return draw(self._rows, self.metric, self._space, self.importance)
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to an SVG file."""
-        write_atomically(Path(path), self.svg() + "\n")
+        """Write the picture to a file that ends in ``.svg`` or ``.html``."""
+        pictures.save(path, f"What mattered for {self.metric}", self.svg())
 
     def _repr_html_(self) -> str:
         return self.svg()

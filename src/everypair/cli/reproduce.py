@@ -1,34 +1,14 @@
-"""The command line: thin shells over the package. Standard output is data, standard error is progress."""
+"""``everypair reproduce`` and ``everypair benchmark``: the paper's experiments, and published splits."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 
-class Shell(click.Group):
-    """Errors of the package as a line of text; ``--debug`` shows where they come from."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (ValueError, TypeError, OSError) as error:
-            if ctx.params.get("debug"):
-                raise
-            raise click.ClickException(str(error)) from error
-
-
-@click.group(cls=Shell, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(package_name="everypair")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def main(debug: bool) -> None:
-    """Recommenders that learn from every context-item pair of implicit feedback."""
-
-
-@main.command(epilog="Example: everypair reproduce --quick --out report/")
+@click.command(epilog="Example: everypair reproduce --quick --out report/")
 @click.option(
     "--data",
     type=click.Choice(["youtube-like", "movielens-1m"]),
@@ -79,7 +59,7 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: A
     click.echo(f"Report: {out / 'index.html'}", err=True)
 
 
-@main.group()
+@click.group()
 def benchmark() -> None:
     """Compare with others: published results."""
 
@@ -119,7 +99,3 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
     if written is not None:
         written.complete(results)
     click.echo(published.terminal(results))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

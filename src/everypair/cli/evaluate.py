@@ -1,0 +1,91 @@
+"""``everypair evaluate``: how good a model is on what was held out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from everypair.cli.options import CONFIG, DATA, JSON, MODEL, SPLIT, ModelCommand, configured
+from everypair.cli.shell import note
+
+EXAMPLES = """\b
+Examples:
+  everypair evaluate plays.csv --timestamp time --model mf --metric recall@20 --metric ndcg@20
+  everypair evaluate plays.csv --users users.csv --timestamp time --context attributes:age,country --protocol cold-start
+  everypair evaluate --config model.toml --on tune --json
+  everypair evaluate --train train.parquet --test test.parquet --model mf
+"""
+
+
+@click.command(cls=ModelCommand, epilog=EXAMPLES)
+@DATA
+@MODEL
+@SPLIT
+@configured("evaluate", "--metric", multiple=True, help="Such as ndcg@10; may be repeated. [default: recall@10 and ndcg@10]")
+@configured(
+    "evaluate", "--on", type=click.Choice(["tune", "test"]), help="Settings are found on tune; test is for the end. [default: test]"
+)
+@configured("evaluate", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
+@CONFIG
+@JSON
+@click.pass_context
+def evaluate(
+    ctx: click.Context, metric: tuple[str, ...], on: str | None, include_seen: bool | None, as_json: bool, **options: Any
+) -> None:
+    """Fit a model without the events that a protocol holds out, and see how many of those it finds.
+
+    Prints the mean of each metric with its 95 % interval (bootstrap over users), and that of Popularity beside it.
+    """
+    from everypair.cli import making
+    from everypair.cli.output import tell
+    from everypair.evaluation import evaluate as evaluated
+    from everypair.evaluation.evaluate import DEFAULT
+    from everypair.evaluation.metrics import parse
+    from everypair.models import Popularity
+    from everypair.recommender import Recommender
+
+    part, metrics = on or "test", metric or DEFAULT
+    for spec in metrics:
+        parse(spec)  # before anything is fitted
+    recommender = making.recommender(ctx)
+    split = making.split(ctx)
+    entries = {} if isinstance(recommender.model, Popularity) else {"Popularity": Recommender(Popularity())}
+    entries[type(recommender.model).__name__] = recommender
+    queries, found = getattr(split, part), {}
+    for name, entry in entries.items():
+        found[name] = evaluated(entry.fit(split.train), queries, metrics, exclude_seen=not include_seen)
+        if getattr(entry.model, "stop_reason_", None) == "interrupt":
+            raise KeyboardInterrupt("Nothing was evaluated.")
+    for text in found[name].notes:
+        note(text)
+    if as_json:
+        models = [{"name": name, "metrics": _figures(evaluation)} for name, evaluation in found.items()]
+        tell({
+            "protocol": split.name, "on": part, "queries": len(found[name].user), "training_events": len(split.train),
+            "model": repr(recommender), "models": models, "notes": [*split.notes, *found[name].notes],
+        })  # fmt: skip
+    else:
+        note(f"{split.name}: {len(split.train):,} events to train on, {len(found[name].user):,} queries of {part}", label="")
+        click.echo(_table(found))
+
+
+def _figures(evaluation: Any) -> dict[str, Any]:
+    """Each metric and its interval; coverage is of all lists together, and has none."""
+    figures = {}
+    for metric, value in evaluation.means.items():
+        low, high = evaluation.interval(metric) if metric in evaluation.values else (None, None)
+        figures[metric] = {"value": value, "low": low, "high": high}
+    return figures
+
+
+def _table(found: dict[str, Any]) -> str:
+    from everypair.text import table
+
+    rows = []
+    for name, evaluation in found.items():
+        figures = _figures(evaluation).values()
+        rows.append(
+            [name, *(f"{f['value']:.4f}" + ("" if f["low"] is None else " ({low:.4f}-{high:.4f})".format(**f)) for f in figures)]
+        )
+    return table(["", *next(iter(found.values())).means], rows)

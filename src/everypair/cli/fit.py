@@ -1,0 +1,146 @@
+"""``everypair fit``: from tables to a saved recommender."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everypair.cli.options import CONFIG, DATA, HELD_OUT, JSON, MODEL, PATH, PROTOCOLS, ModelCommand, configured
+from everypair.cli.shell import note
+
+EXAMPLES = """\b
+Examples:
+  everypair fit plays.csv --timestamp time --model mf --factors 32 --out model/
+  everypair fit plays.csv --users users.csv --timestamp time --context user --context attributes:age,country --out model/
+  everypair fit --config model.toml --epochs 20 --out model/
+Recipes: user, item, previous, attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
+"""
+
+
+@click.command(cls=ModelCommand, epilog=EXAMPLES)
+@DATA
+@MODEL
+@configured("fit", "--out", type=PATH, help="Folder of the model; what is there is replaced when the fit is done.")
+@configured(
+    "fit", "--validation", type=click.Choice(PROTOCOLS), help="Find the number of epochs on what this protocol holds out first."
+)
+@configured("fit", "--metric", help="Of --validation. [default: ndcg@10]")
+@configured(
+    "fit",
+    "--patience",
+    type=click.IntRange(1),
+    help="Evaluations in a row without a better value, after which a fit ends. [default: 2]",
+)
+@configured("fit", "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]")
+@configured("fit", "--checkpoint", type=PATH, help="Folder of the state of the fit: the same command goes on where it was stopped.")
+@configured("fit", "--every", type=click.IntRange(1), help="Epochs between checkpoints. [default: 1]")
+@HELD_OUT
+@CONFIG
+@JSON
+@click.pass_context
+def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: bool, **options: Any) -> None:
+    """Train a model on tables of events, users and items (CSV or Parquet), and save it to a folder.
+
+    With --validation, a first fit leaves out what the protocol holds out, and ends where --metric no longer gets better there; then
+    the model is trained on all events, for as many epochs. Ctrl-C saves nothing: what was in OUT stays. With --checkpoint,
+    the same command goes on from there.
+    """
+    from everypair.cli import making
+    from everypair.cli.output import tell
+
+    if out is None:
+        raise click.UsageError("Give --out, the folder to save the model to.")
+    for option, needed in (
+        ("metric", validation),
+        ("patience", validation),
+        ("evaluate_every", validation),
+        ("every", options["checkpoint"]),
+    ):
+        if options[option] is not None and needed is None:
+            raise click.UsageError(
+                f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
+            )
+    recommender = making.recommender(ctx)
+    dataset = making.dataset(ctx)
+    began = time.perf_counter()
+    found = None
+    with _place(out):
+        if validation is not None:
+            watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
+            recommender, found = _best_epochs(recommender, making.splitter(ctx, validation).split(dataset), watched)
+        kept = {key: options[key] for key in ("checkpoint", "every") if options[key] is not None}
+        recommender.fit(dataset, **kept)
+        _uninterrupted(recommender, f"Nothing was saved to {out}." + (" The same command goes on." if kept else ""))
+        seconds = time.perf_counter() - began
+        recommender.save(out)
+    summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
+    if as_json:
+        tell(summary)
+    else:
+        note(_told(recommender, summary), label="")
+
+
+@contextmanager
+def _place(out: Path) -> Iterator[None]:
+    """A folder that can be written to, known before anything is computed; a new one is gone again if nothing was."""
+    from everypair.folders import Folder
+    from everypair.storage import KIND, VERSION
+
+    new = not out.exists()
+    Folder(out, KIND, VERSION).make()
+    try:
+        yield
+    except BaseException:
+        if new:
+            with suppress(OSError):
+                out.rmdir()
+        raise
+
+
+def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The same with the number of epochs that was best on the tuning part, and what was found there."""
+    from everypair.cli.making import like
+
+    for text in split.notes:
+        note(text)
+    trial = like(template).fit(split.train, validation=split.tune, **watched)
+    _uninterrupted(trial, "Nothing was saved.")
+    stopping: Any = trial.validation_
+    found = {"metric": stopping.metric, "epoch": stopping.best_epoch, "value": stopping.best_value}
+    return like(template, epochs=stopping.best_epoch), found
+
+
+def _uninterrupted(recommender: Any, otherwise: str) -> None:
+    """Go on, unless Ctrl-C ended the fit."""
+    model = recommender.model
+    if getattr(model, "stop_reason_", None) == "interrupt":
+        raise KeyboardInterrupt(f"{len(model.history_)} of {model.epochs} epochs were done. {otherwise}")
+
+
+def _summary(recommender: Any) -> dict[str, Any]:
+    dataset, history = recommender.dataset_, getattr(recommender.model, "history_", [])
+    return {
+        "events": len(dataset),
+        "users": dataset.n_users,
+        "items": dataset.n_items,
+        "model": repr(recommender.model),
+        "context": [repr(recipe) for recipe in recommender.context],
+        "item": [repr(recipe) for recipe in recommender.item],
+        "epochs": len(history),
+        "stop_reason": getattr(recommender.model, "stop_reason_", None),
+        "objective": {"first": history[0].objective, "last": history[-1].objective} if history else None,
+    }
+
+
+def _told(recommender: Any, summary: dict[str, Any]) -> str:
+    lines = [f"{summary['events']:,} events of {summary['users']:,} users and {summary['items']:,} items", repr(recommender)]
+    if summary["validation"]:
+        lines.append("best {metric} on what was held out {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
+    if summary["objective"]:
+        lines.append("{epochs} epochs, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(**summary))
+    return "\n".join([*lines, f"{summary['seconds']:.1f} seconds; saved to {summary['saved']}"])

@@ -1,0 +1,128 @@
+"""``everypair inspect``: what is in a model's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everypair.cli.options import JSON, PATH
+
+
+@click.command(epilog="\b\nExamples:\n  everypair inspect model/\n  everypair inspect model/ --toml > model.toml")
+@click.argument("model", type=PATH)
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Compare all files with their checksums: reads all of them."
+)
+@click.option("--toml", "as_toml", is_flag=True, help="The model and its recipes, as 'everypair fit --config' takes them.")
+@JSON
+def inspect(model: Path, verify: bool, as_toml: bool, as_json: bool) -> None:
+    """What is in the folder of a saved MODEL: data, model, recipes, arrays, files, and whether they are intact."""
+    from everypair.cli.output import tell
+
+    if as_toml and as_json:
+        raise click.UsageError("Give one of --toml and --json.")
+    contents = _contents(model, verify)
+    if as_toml:
+        click.echo(_toml(contents), nl=False)
+    elif as_json:
+        tell(contents)
+    else:
+        click.echo(_text(contents))
+
+
+def _contents(path: Path, verify: bool) -> dict[str, Any]:
+    """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
+    from everypair.folders import Folder
+    from everypair.storage import KIND, TABLES, VERSION
+
+    folder = Folder(path, KIND, VERSION)
+    names = tuple(folder.manifest()["files"])
+    manifest, payloads = folder.open(mapped=names, verify=verify)
+    facts, arrays = manifest["facts"], {**payloads["numbers"], **payloads["index"]}
+    history = facts["model"].get("history", [])
+    return {
+        "folder": str(path),
+        "format": manifest["version"],
+        "package": manifest["package"],
+        "configuration": manifest["configuration"],
+        "users": _rows(payloads["users"]),
+        "items": _rows(payloads["items"]),
+        "events": len(arrays["events item"]),
+        "attributes": {name: _columns(payloads[name]) for name in TABLES if name in payloads},
+        "dataset": {key: value for key, value in facts["dataset"].items() if key != "notes"},
+        "notes": facts["dataset"]["notes"],
+        "epochs": len(history),
+        "stop_reason": facts["model"].get("stop_reason"),
+        "objective": {"first": history[0]["objective"], "last": history[-1]["objective"]} if history else None,
+        "arrays": [
+            {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
+            for name, array in arrays.items()
+        ],
+        "files": list(manifest["files"].values()),
+        "verified": verify,
+    }
+
+
+def _arrow(content: bytes) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.BufferReader(content))
+
+
+def _rows(content: bytes) -> int:
+    return _arrow(content).read_all().num_rows
+
+
+def _columns(content: bytes) -> dict[str, str]:
+    return {field.name: str(field.type) for field in _arrow(content).schema}
+
+
+def _written(value: Any) -> str:
+    """A part of a configuration as Python writes it."""
+    from everypair.configuration import built
+
+    try:
+        return repr(list(built(value))) if isinstance(value, list) else repr(built(value))
+    except ValueError:  # a class of someone's own
+        return str(value)
+
+
+def _text(contents: dict[str, Any]) -> str:
+    from everypair.text import table
+
+    configuration = contents["configuration"]
+    lines = [
+        f"{contents['folder']}: format {contents['format']}, written by everypair {contents['package']}",
+        f"model      {_written(configuration['model'])}",
+        f"context    {_written(configuration['context'])}",
+        f"item       {_written(configuration['item'])}",
+        f"data       {contents['events']:,} events of {contents['users']:,} users and {contents['items']:,} items",
+    ]
+    for name, columns in contents["attributes"].items():
+        lines.append(f"{name:<10} {', '.join(f'{column} ({kind})' for column, kind in columns.items())}")
+    if contents["objective"]:
+        told = "training   {epochs} epochs ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
+        lines.append(told.format(**contents))
+    arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
+    files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
+    checked = "verified: yes" if contents["verified"] else "verified: no"
+    parts = [
+        "\n".join(lines),
+        table(["array", "shape", "type", "bytes"], arrays),
+        table(["file", "bytes", "sha256"], files),
+        checked,
+    ]
+    return "\n\n".join(parts)
+
+
+def _toml(contents: dict[str, Any]) -> str:
+    from everypair.cli.notation import as_text, model_settings, toml
+    from everypair.configuration import built
+
+    made = {name: built(value) for name, value in contents["configuration"].items()}
+    recipes = {name: [as_text(recipe) for recipe in made[name]] for name in ("context", "item")}
+    return toml(
+        {"model": model_settings(made["model"]), "recommender": {**recipes, "unit": made["unit"], "unknown": made["unknown"]}}
+    )

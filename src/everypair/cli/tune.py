@@ -1,0 +1,127 @@
+"""``everypair tune``: a search for the settings of a model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of
+from everypair.cli.shell import INTERRUPTED, note
+
+EXAMPLES = """\b
+Examples:
+  everypair tune plays.csv --timestamp time --model mf --trials 30 --out best.toml
+  everypair tune --config model.toml --study search.db --timeout 3600 --picture why.svg --out best.toml
+  everypair tune plays.csv --model fm --space factors=16,32,64 --space unobserved_weight=0.01:1
+"""
+SHOWN = 10  # trials in the table
+
+
+@click.command(cls=ModelCommand, epilog=EXAMPLES)
+@DATA
+@MODEL
+@SPLIT
+@configured("tune", "--metric", help="To be made as large as possible. [default: ndcg@10]")
+@configured(
+    "tune", "--trials", type=click.IntRange(1), help="How many, those of earlier calls with the same study included. [default: 50]"
+)
+@configured("tune", "--timeout", type=float, help="Seconds, after which no epoch is begun.")
+@configured("tune", "--study", type=PATH, help="File that keeps the trials: the same command goes on with it.")
+@configured(
+    "tune",
+    "--space",
+    multiple=True,
+    metavar="NAME=LOW:HIGH|A,B",
+    help="Where to search; may be repeated. [default: L2, factors, weight]",
+)
+@configured("tune", "--seed", type=click.IntRange(0), help="[default: 0]")
+@configured(
+    "tune",
+    "--patience",
+    type=click.IntRange(1),
+    help="Evaluations in a row without a better value, after which a trial ends. [default: 2]",
+)
+@configured("tune", "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]")
+@configured("tune", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
+@configured("tune", "--out", type=PATH, help="Write the best settings to this TOML file, for 'everypair fit --config'.")
+@configured("tune", "--picture", type=Picture(), help="Write a picture of what mattered to this file (.svg or .html).")
+@CONFIG
+@JSON
+@click.pass_context
+def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bool, **options: Any) -> None:
+    """Search for the settings of a model on the tuning part of a split; the test part is not looked at.
+
+    Needs Optuna: pip install "everypair[tune]". Ctrl-C ends the search, and prints what there is.
+    """
+    import everypair as ep
+    from everypair.cli import making
+    from everypair.cli.output import tell
+    from everypair.files import write_atomically
+
+    given = {key: value for key, value in section_of(ctx, "tune").items() if key not in ("out", "picture")}
+    if "space" in given:
+        given["space"] = dict(map(_dimension, given["space"]))
+    if "include_seen" in given:
+        given["exclude_seen"] = not given.pop("include_seen")
+    recommender = making.recommender(ctx)
+    split = making.split(ctx)
+    tuning = ep.tune(recommender, split.train, split, **given)
+    if out is not None:
+        write_atomically(out, _toml(ctx, tuning.recommender, out))
+    if picture is not None:
+        tuning.save(picture)
+    if as_json:
+        best = {"settings": tuning.best.settings, "epochs": tuning.best.epochs, "value": tuning.best.value}
+        tell({
+            "metric": tuning.metric, "stop_reason": tuning.stop_reason, "best": best, "importance": tuning.importance,
+            "trials": tuning.trials.to_pylist(),
+        })  # fmt: skip
+    else:
+        click.echo(_table(tuning))
+        if out is not None:
+            note(f"best settings: {out}; fit with them by 'everypair fit --config {out} --out model/'", label="")
+    if tuning.stop_reason == "interrupt":
+        ctx.exit(INTERRUPTED)
+
+
+def _dimension(text: str) -> tuple[str, Any]:
+    """``factors=16,32`` and ``unobserved_weight=0.01:1`` as choices and a range."""
+    from everypair.cli.notation import setting
+
+    name, equals, values = text.partition("=")
+    if not equals or not values:
+        raise click.UsageError(f"--space takes NAME=LOW:HIGH or NAME=A,B,C, got {text!r}.")
+    bounds = values.split(":")
+    found = tuple(map(setting, bounds)) if len(bounds) == 2 else [setting(value) for value in values.split(",")]
+    return name.strip().replace("-", "_"), found
+
+
+def _table(tuning: Any) -> str:
+    from everypair.text import table
+
+    rows = sorted(tuning.trials.to_pylist(), key=lambda row: (row["value"] is None, -(row["value"] or 0.0)))
+    header = list(rows[0])
+    shown = table(header, [[_cell(row[name]) for name in header] for row in rows[:SHOWN]])
+    left = f"\n... and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
+    importance = ", ".join(f"{name} {share:.0%}" for name, share in tuning.importance.items())
+    return f"{shown}{left}\n\n{tuning!r}" + (f"\nwhat mattered: {importance}" if importance else "")
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _toml(ctx: click.Context, recommender: Any, out: Path) -> str:
+    """What ``fit`` takes, with paths as seen from that file."""
+    from everypair.cli.notation import as_text, model_settings, toml
+
+    data = section_of(ctx, "data")
+    if "interactions" not in data:  # a published split: all of it, or part of it, is for whoever fits to say
+        data = {key: value for key, value in data.items() if not isinstance(value, Path)}
+    data = {key: os.path.relpath(value, out.parent) if isinstance(value, Path) else value for key, value in data.items()}
+    recipes = {"context": [as_text(one) for one in recommender.context], "item": [as_text(one) for one in recommender.item]}
+    others = {"unit": recommender.unit, "unknown": recommender.unknown}
+    return toml({"data": data, "model": model_settings(recommender.model), "recommender": {**recipes, **others}})
