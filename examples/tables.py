@@ -59,15 +59,9 @@ def main(folder: Path) -> None:
     # [recommend]
     recommender.fit(dataset)
     watched = [dataset.items[3], dataset.items[7]]
-    ids, _ = recommender.recommend([{"country": "DE", "age": "25-34", "history": watched}, {"user": dataset.users[0]}], n=5)
-    print("someone from Germany who has watched two videos:", list(ids[0]))
-    print(f"{dataset.users[0]}:", list(ids[1]))
+    someone = {"country": "DE", "age": "25-34", "history": watched}
+    print(recommender.recommend(requests=[someone, {"user": dataset.users[0]}], n=5).to_pylist())
     # [recommend]
-    # [explain]
-    why = recommender.explain(item=ids[0][0], request={"country": "DE", "age": "25-34", "history": watched})
-    print(why)
-    why.save(folder / "why.html")
-    # [explain]
 
 
 if __name__ == "__main__":

@@ -183,7 +183,8 @@ BETTER = ["FPMC", "user and history", "PITF", "PARAFAC, ", "attributes x hour", 
 
 
 @pytest.mark.full
-def test_readme(capsys: pytest.CaptureFixture[str]) -> None:
+def test_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for example in examples():
         exec(example, names)
@@ -203,3 +204,17 @@ def test_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert figures[1] > 1.5 * figures[0]
     page = (FOLDER.parent / "docs" / "data.md").read_text()
     np.testing.assert_allclose([float(x) for x in re.findall(r"ndcg@20 (\d\.\d+)", page)], figures, atol=0.02)
+
+
+@pytest.mark.full
+def test_production(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The code and the figures of docs/production.md."""
+    example = runpy.run_path(str(FOLDER / "production.py"))
+    example["main"](tmp_path)
+    printed = capsys.readouterr().out
+    page = (FOLDER.parent / "docs" / "production.md").read_text()
+    shown, found = (re.findall(r"^ *(\S.*?)  +[+-]?(\d\.\d{3})$", text, re.MULTILINE) for text in (page, printed))
+    assert [line for line, _ in shown] == [line for line, _ in found]
+    np.testing.assert_allclose(*[[float(amount) for _, amount in lines] for lines in (shown, found)], atol=0.02)
+    assert (tmp_path / "recommendations.parquet").exists()
+    assert (tmp_path / "why.html").read_text().startswith("<!doctype html>")
