@@ -18,7 +18,7 @@ def main(folder: Path) -> None:
         item=[ep.ItemId(), ep.Attributes("category")],
     )
     recommender.fit(split.train, validation=split.tune, metric="ndcg@20", checkpoint=folder / "checkpoint")
-    print(recommender.model.stop_reason_, recommender.validation_.best_epoch, round(recommender.validation_.best_value, 3))
+    print(recommender.validation_)
     # [fit]
     # [recommend]
     print(recommender.recommend(users=["u000", "u001"], n=2).to_pylist())
@@ -37,9 +37,8 @@ def main(folder: Path) -> None:
     why.save(folder / "why.html")
     # [explain]
     # [similar]
-    print(
-        recommender.similar_items("v007", n=3)["similar"].to_pylist(), recommender.similar_users("u000", n=3)["similar"].to_pylist()
-    )
+    print(recommender.similar_items("v007", n=3)["similar"].to_pylist())
+    print(recommender.similar_users("u000", n=3)["similar"].to_pylist())
     # [similar]
     # [update]
     recommender.update({"user": ["u000", "newcomer"], "item": ["v042", "v007"], "timestamp": [2_000_000_000, 2_000_000_000]})

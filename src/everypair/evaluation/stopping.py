@@ -104,6 +104,11 @@ class EarlyStopping:
         for name, parameter in _parameters(recommender).items() if self._best else ():
             parameter.load(self._best[name])
 
+    def __repr__(self) -> str:
+        if not self.values:
+            return f"EarlyStopping({self.metric}, not evaluated yet)"
+        return f"EarlyStopping({self.metric} {self.best_value:.4f}, best at epoch {self.best_epoch} of {max(self.values)})"
+
     def state(self) -> dict[str, Any]:
         """What a fit that goes on later needs to know, as JSON takes it; the best parameters apart (see :meth:`arrays`)."""
         return {"metric": self.metric, "values": [[epoch, value] for epoch, value in self.values.items()]}

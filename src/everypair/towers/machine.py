@@ -15,6 +15,7 @@ import numpy as np
 
 from everypair import validation as check
 from everypair.features import Features, OnesField
+from everypair.kernels.columns import add_half_squares
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.parallel import Workers
 from everypair.rows import Rows
@@ -41,7 +42,7 @@ class Machine(FeatureTower):
     """
 
     needs_squares = True
-    _settled: np.ndarray | None = None
+    _settled, _kept = False, None
 
     def __init__(self, factors: int, *columns: str, names: tuple[str, ...] | None = None) -> None:
         self.factors = check.integer("factors", factors, low=1)
@@ -70,15 +71,12 @@ class Machine(FeatureTower):
         out[:k] = project(features, self._W.value, workers)
         out[self._one] = 1.0
         out[self._q] = 0.0 if self._b is None else self._b.value[0]
-        norms = self._norms() if self._settled is None else self._settled
+        norms = self._norms()
         for field, at in columns_of(features):
             out[self._q] += field.multiply(self._w.value[at], workers)
             # sum over l < l' = half of (square of the sum less the sum of squares), dimension by dimension
             out[self._q] -= 0.5 * field.multiply_squared(norms[at], workers)
-        squares = np.zeros(features.n_rows)
-        for f in range(k):  # in this order, whatever the number of rows
-            squares += np.square(out[f], dtype=np.float64)
-        out[self._q] += 0.5 * squares
+        workers.run(add_half_squares, workers.even(features.n_rows), out[:k], out[self._q])
         return out
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
@@ -105,11 +103,16 @@ class Machine(FeatureTower):
         return float(bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
 
     def _norms(self) -> np.ndarray:
-        """The squared length of each feature's factors."""
-        return np.square(self._W.value).sum(axis=0)
+        """The squared length of each feature's factors: computed once when parameters are settled, and not before it is needed."""
+        if self._kept is not None:
+            return self._kept
+        norms = np.square(self._W.value).sum(axis=0)
+        if self._settled:
+            self._kept = norms
+        return norms
 
     def settle(self) -> None:
-        self._settled = self._norms()
+        self._settled, self._kept = True, None
 
     @property
     def blocks(self) -> Sequence[int | str]:
