@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 @pytest.fixture(scope="module")
 def dataset() -> ep.Dataset:
-    return ep.datasets.youtube_like(150, 70, seed=3, events_per_user=12)
+    return ep.datasets.youtube_like(60, 50, seed=3, events_per_user=8)
 
 
 def fitted(name: str, dataset: ep.Dataset) -> ep.Recommender:
@@ -74,6 +74,7 @@ def test_ranks_are_those_of_a_sort(rows: int, n_items: int, n: int, k: int, seed
             assert np.all(best[r, len(expected) :] == -np.inf)
 
 
+@pytest.mark.full
 def test_nearly_equal_scores_do_not_depend_on_the_batch() -> None:
     """Thousands of items whose scores differ by less than a matrix product is off by."""
     random = np.random.default_rng(0)
@@ -235,7 +236,7 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
 
 @pytest.mark.parametrize("name", ["MF", "CoView"])
 def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "USERS_AT_ONCE", 40)
+    monkeypatch.setattr(exporting, "USERS_AT_ONCE", 25)
     recommender = fitted(name, dataset)
     users = dataset.users.values.to_pylist()
     expected = recommender.recommend(users, n=7, fallback="popular", deny=[dataset.items[3]])
@@ -245,9 +246,9 @@ def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkey
     assert pyarrow.csv.read_csv(tmp_path / "all.csv")["item"].to_pylist() == expected["item"].to_pylist()
     recommender.recommend_all(tmp_path / "some.parquet", n=2, users=users[5:7])
     assert pq.read_table(tmp_path / "some.parquet")["user"].to_pylist() == [users[5]] * 2 + [users[6]] * 2
-    with pytest.warns(ep.FewerItemsWarning, match="150 of 150 lists have fewer than n=4 items: there are 70 in all.*allow"):
+    with pytest.warns(ep.FewerItemsWarning, match="60 of 60 lists have fewer than n=4 items: there are 50 in all.*allow"):
         recommender.recommend_all(tmp_path / "few.parquet", n=4, allow=dataset.items.values.to_pylist()[:3], exclude_seen=False)
-    with pytest.raises(ValueError, match=r"must end in .parquet or .csv"):
+    with pytest.raises(ValueError, match=r"must end in \.parquet, \.csv, \.jsonl"):
         recommender.recommend_all(tmp_path / "all.xlsx")
     monkeypatch.setattr(exporting.answers, "table", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
