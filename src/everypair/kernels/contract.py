@@ -8,28 +8,14 @@ from everypair.kernels.jit import leaf
 
 
 @leaf
-def contract_shared(start, stop, table, levels, tensor, out):
-    """``out[c] = sum_e table[levels[c], e] tensor[e]``, for a tensor (k x rest) that all rows share."""
-    total = np.empty(tensor.shape[1], np.float64)
-    for c in range(start, stop):
-        x = table[levels[c]]
-        total[:] = 0.0
-        for e in range(len(x)):
-            for j in range(len(total)):
-                total[j] += np.float64(x[e]) * np.float64(tensor[e, j])
-        for j in range(len(total)):
-            out[c, j] = total[j]
-
-
-@leaf
-def contract_own(start, stop, table, levels, tensor, out):
-    """``out[c] = sum_e table[levels[c], e] tensor[c, e]``, for a tensor (n x k x rest) with a part for each row."""
+def contract(start, stop, table, levels, tensor, step, out):
+    """``out[c] = sum_e table[levels[c], e] tensor[c * step, e]``: each row has its own part of the tensor, or (step 0) all share it."""
     total = np.empty(tensor.shape[2], np.float64)
     for c in range(start, stop):
-        x = table[levels[c]]
+        x, part = table[levels[c]], tensor[c * step]
         total[:] = 0.0
         for e in range(len(x)):
             for j in range(len(total)):
-                total[j] += np.float64(x[e]) * np.float64(tensor[c, e, j])
+                total[j] += np.float64(x[e]) * np.float64(part[e, j])
         for j in range(len(total)):
             out[c, j] = total[j]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from everypair.models.tower_model import TowerModel, documented
+from everypair.models.tower_model import TowerModel, documented, fitting
 from everypair.solver import Epoch
 from everypair.towers import Embedding, Tower
 
@@ -29,6 +29,7 @@ class MF(TowerModel):
 
     factors: int = 64
 
+    @fitting
     def fit(
         self,
         feedback: Any,
@@ -44,18 +45,6 @@ class MF(TowerModel):
         Parameters
         ----------
         feedback : Feedback or scipy sparse matrix
-        start, fixed : mappings of letters to arrays, optional
-            Initial values of parameters; parameters to hold, which are then outside L2.
-        callback : callable, optional
-            ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
-            go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
-            it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
-        checkpoint : path, optional
-            A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
-            call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
-            at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
-        every : int
-            Write it after so many epochs, and after the last.
         """
         return self._fit(feedback, None, None, start, fixed, callback, checkpoint, every)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from everypair import validation as check
-from everypair.models.tower_model import TowerModel, documented
+from everypair.models.tower_model import TowerModel, documented, fitting
 from everypair.rows import Levels, variable_letters
 from everypair.solver import Epoch
 from everypair.towers import Core, Embedding, Product, Tower
@@ -20,6 +20,7 @@ from everypair.towers import Core, Embedding, Product, Tower
 class Tensor(TowerModel):
     """A model of contexts that are combinations of levels of several variables."""
 
+    @fitting
     def fit(
         self,
         feedback: Any,
@@ -41,18 +42,6 @@ class Tensor(TowerModel):
             The level of each context in each variable.
         levels : sequence of int, optional
             Number of levels of each variable; by default, the largest in ``contexts`` plus one.
-        start, fixed : mappings of letters to arrays, optional
-            Initial values of parameters; parameters to hold, which are then outside L2.
-        callback : callable, optional
-            ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
-            go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
-            it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
-        checkpoint : path, optional
-            A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
-            call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
-            at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
-        every : int
-            Write it after so many epochs, and after the last.
         """
         return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback, checkpoint, every)
 

@@ -25,10 +25,25 @@ from everypair.towers import Settings, Tower
 from everypair.towers.site import Start
 
 S = TypeVar("S", bound="TowerModel")
+F = TypeVar("F", bound=Callable[..., Any])
 
 ORDERS = ("side", "dimension")
 FIELD_SOLVERS = ("block", "cd")
 PARAMETERS = "Parameters\n----------\n"
+OPTIONS = """\
+start, fixed : mappings of names to arrays, optional
+    Initial values of parameters; parameters to hold, which are then outside L2.
+callback : callable, optional
+    ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
+    go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
+    it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
+checkpoint : path, optional
+    A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
+    call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
+    at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
+every : int
+    Write it after so many epochs, and after the last.
+"""
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
 
 
@@ -275,3 +290,10 @@ def documented(cls: type[S]) -> type[S]:
     if cls.__doc__ and shared:  # neither is there under python -OO
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
     return cls
+
+
+def fitting(method: F) -> F:
+    """Add the options that all fits share to the docstring of one."""
+    if method.__doc__:  # not there under python -OO
+        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n{OPTIONS}"
+    return method

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from everypair.features import Field
-from everypair.kernels.contract import contract_own, contract_shared
+from everypair.kernels.contract import contract
 from everypair.parallel import Workers
 
 
@@ -26,15 +26,14 @@ class KronField(Field):
         """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes)."""
         tables = self._tables if tables is None else tables
         n, rest = self.shape[0], tensor.shape
-        part: np.ndarray = np.ascontiguousarray(tensor)
-        kernel = contract_shared
-        for table, levels in zip(tables, self._levels, strict=True):
+        part: np.ndarray = np.ascontiguousarray(tensor)[None]
+        for step, (table, levels) in enumerate(zip(tables, self._levels, strict=True)):
             rest = rest[1:]
             width = int(np.prod(rest))
-            part = part.reshape(*([n] if kernel is contract_own else []), table.shape[1], width)
+            part = part.reshape(len(part), table.shape[1], width)
             out = np.empty((n, width), tensor.dtype)
-            workers.run(kernel, workers.even(n), table, levels, part, out)
-            part, kernel = out, contract_own
+            workers.run(contract, workers.even(n), table, levels, part, min(step, 1), out)
+            part = out
         return part.reshape(n, *rest)
 
     def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
