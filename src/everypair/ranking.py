@@ -19,8 +19,7 @@ from everypair.parallel import Workers, one_blas_thread
 from everypair.progress import Progress
 
 SCORES_AT_ONCE = 2_000_000  # that a thread holds
-ROWS_AT_ONCE = 1_024  # of lists
-FEW = 8  # lists of less than one in so many items are scored by themselves
+FEW = 2  # where less than one in so many items is allowed, the others are not scored
 
 
 class Lists(NamedTuple):
@@ -56,6 +55,14 @@ class Scores(ABC):
     dtype: Any
 
     @abstractmethod
+    def take(self, rows: np.ndarray) -> Scores:
+        """Those of some of the rows."""
+
+    @abstractmethod
+    def of_items(self, items: np.ndarray) -> Scores:
+        """Those of some of the items, which are numbered anew."""
+
+    @abstractmethod
     def block(self, start: int, stop: int) -> np.ndarray:
         """Those of a range of rows, about: an array of one's own, to be written to."""
 
@@ -74,6 +81,14 @@ class Plain(Scores):
     def __init__(self, block: Callable[[int, int], np.ndarray], n_rows: int, n_items: int) -> None:
         self._block, self.n_rows, self.n_items = block, n_rows, n_items
         self.dtype = block(0, 0).dtype
+
+    def take(self, rows: np.ndarray) -> Plain:
+        one_by_one = [self._block(int(r), int(r) + 1) for r in rows]
+        scores = np.concatenate([self._block(0, 0), *one_by_one])
+        return Plain(lambda start, stop: scores[start:stop].copy(), len(rows), self.n_items)
+
+    def of_items(self, items: np.ndarray) -> Plain:
+        return Plain(lambda start, stop: self._block(start, stop)[:, items], self.n_rows, len(items))
 
     def block(self, start: int, stop: int) -> np.ndarray:
         return self._block(start, stop)
@@ -105,6 +120,12 @@ class Products(Scores):
         self.items = items if isinstance(items, ItemVectors) else ItemVectors(items)
         self.phi, self.psi = np.ascontiguousarray(phi), self.items.psi
         self.n_rows, self.n_items, self.dtype = len(phi), len(self.psi), np.result_type(phi, self.psi)
+
+    def take(self, rows: np.ndarray) -> Products:
+        return Products(self.phi[rows], self.items)
+
+    def of_items(self, items: np.ndarray) -> Products:
+        return Products(self.phi, self.psi[items])
 
     def block(self, start: int, stop: int) -> np.ndarray:
         return self.phi[start:stop] @ self.psi.T
@@ -144,9 +165,8 @@ def rank(
     """
     n_rows, n_items = scores.n_rows, scores.n_items
     denied = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed)
-    if candidates is None and allowed is not None and (n_items - len(denied)) * FEW < n_items:
-        few = np.flatnonzero(allowed)
-        candidates, denied = Lists(np.zeros(n_rows, np.int64), np.full(n_rows, len(few)), few), denied[:0]
+    if allowed is not None and candidates is None and (n_items - len(denied)) * FEW < n_items:
+        return _rank_among(np.flatnonzero(allowed), scores, n, workers, exclude)
     ids = np.full((n_rows, n), -1, np.int64)
     best = np.full((n_rows, n), -np.inf, scores.dtype)
 
@@ -169,7 +189,7 @@ def rank(
         scores.best(start, stop, block, ids[start:stop], best[start:stop])
 
     one = all_items if candidates is None else listed
-    step = max(1, SCORES_AT_ONCE // max(n_items, 1)) if candidates is None else ROWS_AT_ONCE
+    step = max(1, SCORES_AT_ONCE // max(n_items, 1))
 
     def some(first: int, last: int) -> None:
         for start in range(first * step, min(last * step, n_rows), step):
@@ -180,3 +200,15 @@ def rank(
     with one_blas_thread(), Progress(n_rows, "ranking", unit="row") as progress:
         workers.run(some, range(-(-n_rows // step) + 1))
     return ids, best
+
+
+def _rank_among(
+    items: np.ndarray, scores: Scores, n: int, workers: Workers, exclude: Lists | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same where only these items count, in order."""
+    if exclude is not None:
+        place = np.full(scores.n_items, -1)
+        place[items] = np.arange(len(items))
+        exclude = exclude._replace(items=place[exclude.items])
+    ids, best = rank(scores.of_items(items), n, workers, exclude)
+    return np.where(ids >= 0, np.append(items, -1)[ids], -1), best

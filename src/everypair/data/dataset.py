@@ -14,6 +14,7 @@ from everypair.data.tables import as_table, column, numbers, times
 from everypair.kernels.order import compress, stable_order
 
 REPEATS = ("keep", "sum", "drop")
+ANSWERS = ("score", "rank", "request", "similar")  # columns of recommendations
 
 
 class Dataset:
@@ -94,6 +95,9 @@ class Dataset:
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
         if user == "history":
             raise ValueError("the column of users must not be named 'history': in requests that means items. Rename it.")
+        for name in (user, item):
+            if name in ANSWERS:
+                raise ValueError(f"a column of ids must not be named {name!r}: in tables of recommendations that is another. Rename it.")
         if user == item:
             raise ValueError(f"user and item must be two columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))
@@ -245,12 +249,12 @@ class Dataset:
         Parameters
         ----------
         interactions, users, items : tables, optional
-            As for the dataset, with its names of columns. Events come after earlier ones of the same time. A row of ``users`` or
-            ``items`` takes the place of an earlier one of that id.
+            As for the dataset, with its names of columns. Events come after earlier ones of the same time. What ``users`` or
+            ``items`` say of an id takes the place of what was known; columns that the data do not have are left out, and noted.
         """
         from everypair.data.extending import extended
 
-        return extended(self, interactions, users, items)
+        return extended(self, interactions, users, items)[0]
 
     def __len__(self) -> int:
         return len(self.user)

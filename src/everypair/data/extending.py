@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,27 +11,39 @@ from everypair.data.dataset import Dataset
 from everypair.data.ids import Ids, as_ids
 from everypair.data.tables import as_table, column
 
+LATEST = 2**63 // 1000  # microseconds that nanoseconds of 64 bits can hold
 
-def extended(dataset: Dataset, interactions: Any, users: Any, items: Any) -> Dataset:
-    """See :meth:`everypair.Dataset.extended`."""
+
+class Changed(NamedTuple):
+    """Users and items (codes) of new events, or of whom something new is known."""
+
+    users: np.ndarray
+    items: np.ndarray
+
+
+class Described(NamedTuple):
+    """The ids of a table, in order, and its other columns."""
+
+    ids: Ids
+    table: pa.Table
+
+
+def extended(dataset: Dataset, interactions: Any = None, users: Any = None, items: Any = None) -> tuple[Dataset, Changed]:
+    """See :meth:`everypair.Dataset.extended`; and what has changed."""
     new = None if interactions is None else _more(dataset, interactions)
-    tables = {
-        "users": _rows(users, "users", dataset.user_column, dataset.users),
-        "items": _rows(items, "items", dataset.item_column, dataset.items),
-    }
+    people = _rows(users, "users", dataset.user_column, dataset.users)
+    things = _rows(items, "items", dataset.item_column, dataset.items)
     result = object.__new__(Dataset)
     vars(result).update(vars(dataset), notes=[])
-    result.users = _union(dataset.users, None if new is None else new.users, tables["users"])
-    result.items = _union(dataset.items, None if new is None else new.items, tables["items"])
-    if new is not None and len(new):
-        _merge(result, dataset, new)
-    else:
-        result.user = result.users.codes(dataset.users.values)[dataset.user].astype(np.int32)
-        result.item = result.items.codes(dataset.items.values)[dataset.item].astype(np.int32)
-        result._keep(np.arange(len(dataset)))
-    result.user_table = _described(dataset.user_table, dataset.users, result.users, tables["users"], "users")
-    result.item_table = _described(dataset.item_table, dataset.items, result.items, tables["items"], "items")
-    return result
+    result.users = _union(dataset.users, None if new is None else new.users, people)
+    result.items = _union(dataset.items, None if new is None else new.items, things)
+    _merge(result, dataset, new)
+    result.user_table = _described(result, dataset.user_table, dataset.users, result.users, people, "users")
+    result.item_table = _described(result, dataset.item_table, dataset.items, result.items, things, "items")
+    return result, Changed(
+        _changed(result.users, None if new is None else (new.users, new.user), people),
+        _changed(result.items, None if new is None else (new.items, new.item), things),
+    )
 
 
 def _more(dataset: Dataset, interactions: Any) -> Dataset:
@@ -49,8 +61,8 @@ def _more(dataset: Dataset, interactions: Any) -> Dataset:
     return new
 
 
-def _rows(source: Any, argument: str, name: str, ids: Ids) -> tuple[Ids, pa.Table] | None:
-    """The ids of a table, and its rows in their order."""
+def _rows(source: Any, argument: str, name: str, ids: Ids) -> Described | None:
+    """A table of attributes, its rows in the order of ids."""
     if source is None:
         return None
     table = as_table(argument, source, (name,))
@@ -61,45 +73,68 @@ def _rows(source: Any, argument: str, name: str, ids: Ids) -> tuple[Ids, pa.Tabl
     if len(own) < len(given):
         example = own[int(np.argmax(np.bincount(codes) > 1))]
         raise ValueError(f"{argument} must have one row per id, but has more for some, such as {example!r}. Keep one.")
-    return own, table.drop_columns([name]).take(pa.array(np.argsort(codes)))
+    return Described(own, table.drop_columns([name]).take(pa.array(np.argsort(codes))))
 
 
-def _union(before: Ids, of_events: Ids | None, table: tuple[Ids, pa.Table] | None) -> Ids:
-    parts = [before.values, *([] if of_events is None else [of_events.values]), *([] if table is None else [table[0].values])]
+def _union(before: Ids, of_events: Ids | None, table: Described | None) -> Ids:
+    parts = [before.values, *([] if of_events is None else [of_events.values]), *([] if table is None else [table.ids.values])]
     return before if len(parts) == 1 else Ids.of(pa.chunked_array(parts))
 
 
-def _merge(result: Dataset, dataset: Dataset, new: Dataset) -> None:
+def _changed(ids: Ids, of_events: tuple[Ids, np.ndarray] | None, table: Described | None) -> np.ndarray:
+    codes = [np.empty(0, np.int64)]
+    if of_events is not None:
+        codes.append(ids.codes(of_events[0].values)[np.unique(of_events[1])])
+    if table is not None:
+        codes.append(ids.codes(table.ids.values))
+    return np.unique(np.concatenate(codes))
+
+
+def _merge(result: Dataset, dataset: Dataset, new: Dataset | None) -> None:
     """The events of both, in order."""
-    user = np.concatenate([result.users.codes(d.users.values)[d.user] for d in (dataset, new)])
-    item = np.concatenate([result.items.codes(d.items.values)[d.item] for d in (dataset, new)])
-    weight = None if dataset.weight is None else np.concatenate([dataset.weight, new.weight])  # type: ignore[list-item]
-    events = pa.concat_tables([dataset.event_table, _like(dataset.event_table.schema, new.event_table, len(new), "interactions")])
+    parts = [dataset] if new is None else [dataset, new]
+    user = np.concatenate([result.users.codes(part.users.values)[part.user] for part in parts])
+    item = np.concatenate([result.items.codes(part.items.values)[part.item] for part in parts])
+    weight = None if dataset.weight is None else np.concatenate([np.asarray(part.weight) for part in parts])
+    events = dataset.event_table
+    if new is not None:
+        events = pa.concat_tables([events, _like(events.schema, new.event_table, len(new), "interactions")])
     time = None
     if dataset.time is not None:
-        parts = [dataset.time, new.time]
-        result.time_unit = "ns" if "ns" in (dataset.time_unit, new.time_unit) else dataset.time_unit
-        scaled = [
-            np.asarray(t) * (1000 if d.time_unit != result.time_unit else 1) for t, d in zip(parts, (dataset, new), strict=True)
-        ]
-        time = np.concatenate(scaled)
+        result.time_unit = "ns" if "ns" in [part.time_unit for part in parts] else dataset.time_unit
+        time = np.concatenate([_in_unit(part, result.time_unit) for part in parts])
     result._sort(user, item, time, weight, events)
     if result.repeats == "drop":
         result._keep(np.flatnonzero(result.first_of_pair()))
 
 
-def _described(before: pa.Table, old: Ids, ids: Ids, more: tuple[Ids, pa.Table] | None, argument: str) -> pa.Table:
-    """Attributes in the order of the ids: those of the new table, where it has a row, and those before."""
-    if not before.num_columns:
-        return before
+def _in_unit(part: Dataset, unit: str | None) -> np.ndarray:
+    time = np.asarray(part.time)
+    if part.time_unit == unit:
+        return time
+    if np.abs(time).max(initial=0) >= LATEST:
+        raise ValueError("new timestamps have nanoseconds, and there are times before 1678 or after 2262, which cannot: round them.")
+    return time * 1000
+
+
+def _described(
+    result: Dataset, before: pa.Table, old: Ids, ids: Ids, more: Described | None, argument: str
+) -> pa.Table:
+    """Attributes in the order of the ids: what the new table says of an id, and what was known before."""
     old_rows = old.codes(ids.values)
     if more is None:
-        return before.take(pa.array(old_rows, mask=old_rows < 0))
-    own, table = more
-    new_rows = own.codes(ids.values)
-    rows = np.where(new_rows >= 0, len(before) + new_rows, old_rows)
-    both = pa.concat_tables([before, _like(before.schema, table, len(table), argument)])
-    return both.take(pa.array(rows, mask=rows < 0))
+        return before.take(pa.array(old_rows, mask=old_rows < 0)) if before.num_columns else before
+    left_out = [name for name in more.table.column_names if name not in before.column_names]
+    if left_out:
+        result.notes.append(f"columns of {argument} that the data do not have: left out ({', '.join(left_out)}).")
+    new_rows, columns = more.ids.codes(ids.values), {}
+    given = _like(before.schema, more.table, len(more.ids), argument)
+    for name in before.column_names:
+        said = new_rows >= 0 if name in more.table.column_names else np.zeros(len(ids), bool)
+        rows = np.where(said, len(before) + new_rows, old_rows)
+        both = pa.chunked_array([*before[name].chunks, *given[name].chunks], before[name].type)
+        columns[name] = both.take(pa.array(rows, mask=rows < 0))
+    return pa.table(columns, schema=before.schema) if columns else before
 
 
 def _like(schema: pa.Schema, table: pa.Table, n: int, argument: str) -> pa.Table:

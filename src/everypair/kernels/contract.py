@@ -9,7 +9,7 @@ from everypair.kernels.jit import leaf
 
 @leaf
 def contract(start, stop, table, levels, tensor, step, out):
-    """``out[c] = sum_e table[levels[c], e] tensor[c * step, e]``: each row has its own part of the tensor, or (step 0) all share it."""
+    """``out[c] = sum_e table[levels[c], e] tensor[c * step, e]``: a part of the tensor for each row, or (step 0) one for all."""
     total = np.empty(tensor.shape[2], np.float64)
     for c in range(start, stop):
         x, part = table[levels[c]], tensor[c * step]

@@ -155,10 +155,11 @@ def top_n_listed(start, stop, begin, end, items, phi, psi, ids, best):
 
 @kernel
 def without(scores, begin, end, items):
-    """``-inf`` for the items listed for each row."""
+    """``-inf`` for the items listed for each row; -1 is none."""
     for r in range(len(begin)):
         for p in range(begin[r], end[r]):
-            scores[r, items[p]] = -np.inf
+            if items[p] >= 0:
+                scores[r, items[p]] = -np.inf
 
 
 @kernel
