@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 import warnings
 from pathlib import Path
@@ -230,6 +231,11 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
             assert [row["similar"] for row in rows] == [ids[other] for other in expected]
     with pytest.raises(ValueError, match="items must be known, but 1 of 1 are not, such as 'nothing'"):
         recommender.similar_items("nothing")
+    without = dataset.subset(~np.isin(dataset.item, [5, 6]))
+    never_met = ep.Recommender(ep.MF(**COMMON, rotate=False)).fit(without)
+    with pytest.raises(ValueError, match="nothing was learnt of item"):
+        never_met.similar_items(dataset.items[5])
+    assert dataset.items[6] not in never_met.similar_items(dataset.items[4], n=40)["similar"].to_pylist()
     with pytest.raises(ValueError, match="Popularity counts: it has no vectors"):
         fitted("Popularity", dataset).similar_items(dataset.items[0])
 
@@ -290,6 +296,49 @@ def test_an_index_for_search(dataset: ep.Dataset, tmp_path: Path) -> None:
     assert [ids[key] for key in matches.keys.ravel()] == expected
 
 
+def test_an_empty_cell_says_nothing(dataset: ep.Dataset) -> None:
+    recommender = fitted("FM", dataset)
+    user = dataset.users[3]
+    said = recommender.recommend(requests=[{"user": user}, {"country": "DE"}], n=3)
+    for make in (pd.DataFrame, pl.DataFrame):
+        frame = make({"user": [user, None], "country": [None, "DE"]})
+        assert [row["item"] for row in nw_rows(recommender.recommend(requests=frame, n=3))] == said["item"].to_pylist()
+    numbered = ep.Recommender(ep.MF(2, epochs=1)).fit(ep.Dataset({"user": [1, 1, 2], "item": [1, 2, 3]}))
+    frame = pd.DataFrame({"user": [1, None], "history": [None, [3]]})  # whose users are floats
+    assert len(numbered.recommend(requests=frame, n=1)) == 2
+    assert numbered.recommend(np.array([]), n=1).schema.field("user").type == pa.int64()
+
+
+def nw_rows(frame: Any) -> list[dict[str, Any]]:
+    return frame.to_dict("records") if isinstance(frame, pd.DataFrame) else frame.to_dicts()
+
+
+def test_copies_are_recommenders_of_their_own(dataset: ep.Dataset) -> None:
+    recommender = fitted("MFSI", dataset)
+    before = recommender.recommend(dataset.users[0], n=5)
+    for other in (copy.deepcopy(recommender), pickle.loads(pickle.dumps(recommender))):
+        assert other.recommend(dataset.users[0], n=5).equals(before)
+        other.update({"user": [dataset.users[0]], "item": [before["item"][0].as_py()], "timestamp": [10**9]})
+        assert not other.recommend(dataset.users[0], n=5).equals(before)
+    assert recommender.recommend(dataset.users[0], n=5).equals(before)
+
+
+def test_what_is_allowed_costs_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are not scored."""
+    scored = []
+    block = Products.block
+    monkeypatch.setattr(Products, "block", lambda self, start, stop: scored.append(self.n_items) or block(self, start, stop))
+    random = np.random.default_rng(0)
+    phi, psi = random.normal(size=(20, 4)), random.normal(size=(500, 4))
+    allowed = np.arange(500) % 7 == 0
+    seen = Lists.of([random.integers(0, 500, 30) for _ in range(20)])
+    few = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
+    monkeypatch.setattr("everypair.ranking.FEW", 0)
+    many = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
+    assert set(scored) == {500, int(allowed.sum())}
+    assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))
+
+
 REFUSED: dict[str, tuple[Any, str]] = {
     "nobody": (lambda r, d: r.recommend(), "either users=.* or requests="),
     "both": (lambda r, d: r.recommend(["u"], requests=[{}]), "either users=.* or requests="),
@@ -304,7 +353,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "of what": (lambda r, d: r.export_vectors("x.npz", of="contexts"), "of must be one of 'items', 'users'"),
     "no such file": (lambda r, d: r.export_vectors("x.txt"), r"must end in \.parquet, \.npz, \.usearch"),
     "unknown unknown": (lambda r, d: ep.Recommender(ep.MF(), unknown="drop"), "unknown must be one of"),
-    "nothing known": (lambda r, d: r.context_vectors(requests=[{}]), "1 of 1 have no vector"),
+    "a table of users": (lambda r, d: r.recommend(pd.DataFrame({"user": ["u"]})), "got a table: give one of its columns"),
+    "a column named rank": (lambda r, d: ep.Dataset({"rank": [1], "item": [2]}, user="rank"), "must not be named 'rank'"),
+    "vectors of contexts": (
+        lambda r, d: ep.Recommender(ep.Separable(ep.towers.Embedding(2), ep.towers.Embedding(2))).fit(d),
+        r"a vector for each context of the fit.*Embedding\(2, 'user'\)",
+    ),
+    "nothing known": (lambda r, d: r.context_vectors(requests=[{}]), "MF can say nothing about 1 of 1"),
     "a checkpoint of counts": (lambda r, d: ep.Recommender(ep.Popularity()).fit(d, checkpoint="x"), "is not trained by epochs"),
 }
 

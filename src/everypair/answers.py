@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,9 @@ def in_frame(answer: pa.Table, frames: Iterable[str | None]) -> Any:
     return as_frame(answer, next((frame for frame in frames if frame is not None), None))
 
 
-def warn_if_short(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int) -> None:
+def warn_if_short(
+    ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int, depth: int = 4
+) -> None:
     """Say which lists are short, and what was left out."""
     lengths = np.sum(ids >= 0, axis=1)
     short = np.flatnonzero(lengths < n)
@@ -47,12 +49,14 @@ def warn_if_short(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: 
         f"has {lengths[worst]}",
         filters,
         n_items,
+        depth,
     )
 
 
-def warn(what: str, filters: Sequence[str], n_items: int) -> None:
+def warn(what: str, filters: Sequence[str], n_items: int, depth: int) -> None:
+    """``depth`` is how far up the caller is whose call it is about."""
     why = f"there are {n_items:,} in all" + (f", less those left out by {' and '.join(filters)}" if filters else "")
-    warnings.warn(f"{what}: {why}.", FewerItemsWarning, stacklevel=4)
+    warnings.warn(f"{what}: {why}.", FewerItemsWarning, stacklevel=depth)
 
 
 def filters(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:
@@ -77,15 +81,21 @@ def candidate_lists(dataset: Dataset, candidates: Any, n: int, what: str) -> Lis
     """The lists of candidates as codes; ids that are not known are left out."""
     if candidates is None:
         return None
-    if isinstance(candidates, str | bytes) or not isinstance(candidates, Sequence) or len(candidates) != n:
-        got = f"{len(candidates)}" if isinstance(candidates, Sequence) and not isinstance(candidates, str) else repr(candidates)
-        raise ValueError(f"candidates must be a list of item ids for each of the {n} {what}, in their order, got {got}.")
+    if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
+        raise TypeError(f"candidates must be a list of lists of item ids, got {candidates!r}.")
+    candidates = list(candidates)
+    if len(candidates) != n:
+        raise ValueError(
+            f"candidates must be a list of item ids for each of the {n} {what}, in their order, got {len(candidates)}."
+        )
     lists = [dataset.items.codes(id_list(f"candidates[{j}]", ids), f"items of candidates[{j}]") for j, ids in enumerate(candidates)]
     return Lists.of([codes[codes >= 0] for codes in lists])
 
 
 def id_list(argument: str, ids: Any) -> Any:
     """A list of ids, or a column of them."""
-    if isinstance(ids, str | bytes | dict) or not isinstance(ids, Iterable):
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
         raise TypeError(f"{argument} must be a list of ids, got {ids!r}.")
+    if hasattr(ids, "columns") or isinstance(ids, pa.Table):
+        raise TypeError(f"{argument} must be a list or column of ids, got a table: give one of its columns.")
     return ids if hasattr(ids, "__len__") and not isinstance(ids, set | frozenset) else list(ids)

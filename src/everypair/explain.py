@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everypair.explanation import Explanation, Part
-from everypair.foldin import minimum
+from everypair.foldin import Past, minimum
 from everypair.moments import HISTORY, Moments
 from everypair.ranking import Products, Scores
 from everypair.readers import CoViewReader, FactorizationReader, FeaturedReader, PopularityReader, Reader
@@ -70,29 +70,22 @@ def _(read: FactorizationReader, case: Case, scores: Products) -> list[Part]:
         return [_part(case, Contribution((field,), None, score))]
     asked = case.served.asked(case.moments)
     folded = bool(asked.folded(asked.known())[0])
-    items, alpha, count = _past(case) if folded else _events(case)
-    loss = read.loss("context", read.psi)
-    A, _ = loss.equations(items, alpha, alpha)
-    along = minimum(A, read.psi[case.item].astype(np.float64), np.full(len(A), read.strength * loss.weight(count, 1)))
-    amounts = alpha * (read.psi[items].astype(np.float64) @ along)
-    parts = [Part(HISTORY, str(case.moments.catalogue[j]), amount) for j, amount in zip(items, amounts.tolist(), strict=True)]
-    beyond = score - float(amounts.sum())
+    past = case.served.counted(asked.past.items[asked.past.begin[0] : asked.past.end[0]]) if folded else _events(case)
+    A, _, penalty = read.equations(past)
+    along = minimum(A, read.psi[case.item].astype(np.float64), penalty)
+    amounts = past.alpha * (read.psi[past.items].astype(np.float64) @ along)
+    parts = [Part(HISTORY, str(case.moments.catalogue[j]), amount) for j, amount in zip(past.items, amounts.tolist(), strict=True)]
     if folded:  # there is nothing beyond but rounding
         return parts
-    return [*parts, Part(field, f"{case.label(field)}, beyond the items", beyond, last=True)]
+    return [*parts, Part(field, f"{case.label(field)}, beyond the items", score - float(amounts.sum()), last=True)]
 
 
-def _past(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
-    """The items of a request's history, how much each counts, and how many events they are."""
-    moments = case.moments
-    items, alpha = case.served.confidence(moments.items[moments.begin[0] : moments.end[0]])
-    return items, alpha, int(alpha.sum())
-
-
-def _events(case: Case) -> tuple[np.ndarray, np.ndarray, int]:
-    """The same of a user's events."""
-    feedback = Training.of(case.served.dataset, True, case.moments.user).feedback
-    return feedback.by_context.indices, np.broadcast_to(feedback.alpha, len(feedback)), int(feedback.context_count[0])
+def _events(case: Case) -> Past:
+    """What a user's events come to."""
+    served = case.served
+    feedback = Training.of(served.dataset, served.by_user, served.dataset.user == case.moments.user[0]).feedback
+    alpha = np.broadcast_to(feedback.alpha, len(feedback))
+    return Past(feedback.by_context.indices, alpha, feedback.n_contexts, float(feedback.context_count.sum()))
 
 
 def _score(case: Case, scores: Scores) -> float:

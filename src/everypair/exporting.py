@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from everypair.data import Ids
 from everypair.files import writing
 from everypair.moments import Moments
 from everypair.progress import Progress
+from everypair.ranking import Products
 from everypair.serving import Served
 from everypair.text import json_lines
 
@@ -87,20 +89,26 @@ def export_vectors(served: Served, out: Path, of: str) -> None:
     if of == "items":
         name, ids, vectors = dataset.item_column, dataset.items, reader.psi
     else:
-        everyone = Moments.of_users(dataset, np.arange(dataset.n_users))
-        name, ids, vectors = dataset.user_column, dataset.users, context_vectors(served, everyone)
+        vectors, known = context_vectors(served, Moments.of_users(dataset, np.arange(dataset.n_users)))
+        name, ids, vectors = dataset.user_column, Ids(dataset.users.take(np.flatnonzero(known))), vectors[known]
+        if not known.all():
+            stranger = dataset.users[int(np.argmin(known))]
+            warnings.warn(
+                f"{int(np.sum(~known)):,} of {len(known):,} users are left out, such as {stranger!r}: nothing is known of them.",
+                stacklevel=3,
+            )
     writers = {".parquet": _parquet, ".npz": _npz, ".usearch": _usearch}
     if out.suffix not in writers:
         raise ValueError(f"out must end in {', '.join(writers)}, got {str(out)!r}.")
     writers[out.suffix](out, name, ids, np.ascontiguousarray(vectors))
 
 
-def context_vectors(served: Served, moments: Moments) -> np.ndarray:
-    """phi at moments, as they are ranked by; an error where nothing is known."""
+def context_vectors(served: Served, moments: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """phi at moments, as they are ranked by; and of which of them anything is known."""
     scores, known = served.scores(moments)
-    if known is not None and not known.all():
-        raise ValueError(f"{int(np.sum(~known)):,} of {len(known):,} have no vector: nothing is known of them.")
-    return served.vectors and scores.phi  # type: ignore[attr-defined]
+    if not isinstance(scores, Products):
+        raise ValueError(f"{type(served.reader.model).__name__} counts: it has no vectors.")
+    return scores.phi, np.ones(len(moments), bool) if known is None else known
 
 
 def _parquet(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:

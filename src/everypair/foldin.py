@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -59,6 +59,15 @@ class Pairs:
         return others, *(np.broadcast_to(v if np.ndim(v) == 0 else v[at], len(others)) for v in (self.alpha, self.b))  # type: ignore
 
 
+class Past(NamedTuple):
+    """What someone has seen, as a fit would count it: items and their confidence, in how many contexts, as how many pairs."""
+
+    items: np.ndarray
+    alpha: np.ndarray
+    contexts: int
+    observed: float
+
+
 @dataclass(frozen=True)
 class Loss:
     """What the loss of one side needs of the other: its vectors, their Gram and number, and alpha0; and the L2 exponent."""
@@ -73,10 +82,14 @@ class Loss:
         """Of so many pairs in so many rows, to the power that scales L2."""
         return float((observed + self.alpha0 * rows * self.n_others) ** self.exponent)
 
-    def equations(self, items: np.ndarray, alpha: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``A_c`` and ``b_c`` of a context with these items."""
-        psi = self.others[items].astype(np.float64)
-        return (psi.T * (alpha - self.alpha0)) @ psi + self.alpha0 * self.J, psi.T @ b
+    def equations(self, past: Past) -> tuple[np.ndarray, np.ndarray]:
+        """The sums of ``A_c`` and of ``b_c`` over the contexts of someone who has these items."""
+        psi = self.others[past.items].astype(np.float64)
+        return (psi.T * (past.alpha - self.alpha0)) @ psi + past.contexts * self.alpha0 * self.J, psi.T @ past.alpha
+
+    def penalty(self, past: Past, strength: float) -> np.ndarray:
+        """The L2 weight of each entry of a row of its own."""
+        return np.full(len(self.J), strength * self.weight(past.observed, past.contexts))
 
 
 class Slots:
@@ -126,36 +139,44 @@ def fold_in(
     loss : Loss
     """
     slots = Slots(tower, column)
-    n, d = len(owners) - 1, len(slots.strength)
-    plain = isinstance(tower, Embedding | Linear)  # moves as its parameters do
-    K = tower.n_dims
-    start = 0
+    d, plain = len(slots.strength), isinstance(tower, Embedding | Linear)  # such a tower moves as its parameters do
+    if not d:
+        return
+    room = max(1, AT_ONCE // (1 if plain else tower.n_dims * d))  # rows at once
+    n, start = len(owners) - 1, 0
     while start < n:
-        room = AT_ONCE // (1 if plain else K * d)
         stop = max(start + 1, int(np.searchsorted(owners, owners[start] + room, side="right")) - 1)
-        levels, rows = slice(start, stop), (int(owners[start]), int(owners[stop]))
-        slots.write(levels, np.zeros(d))
-        p = vectors(*rows).astype(np.float64)
-        T = None if plain else _tangents(slots, levels, vectors, rows, p)
+        levels = slice(start, stop)
+        A, rhs = np.zeros((stop - start, d, d)), np.zeros((stop - start, d))
+        for first in range(int(owners[start]), int(owners[stop]), room):  # more than once for a level with very many rows
+            last = min(first + room, int(owners[stop]))
+            slots.write(levels, np.zeros(d))
+            p = vectors(first, last).astype(np.float64)
+            T = None if plain else _tangents(slots, levels, lambda first=first, last=last: vectors(first, last), p)
+            for u in range(start, stop):
+                own = slice(max(int(owners[u]), first), min(int(owners[u + 1]), last))
+                if own.stop > own.start:
+                    part = slice(own.start - first, own.stop - first)
+                    more = _equations(p[part], None if T is None else T[part], pairs, own, loss)
+                    A[u - start] += more[0]
+                    rhs[u - start] += more[1]
         for u in range(start, stop):
-            own = slice(int(owners[u]) - rows[0], int(owners[u + 1]) - rows[0])
-            theta = _best(p[own], None if T is None else T[own], pairs, int(owners[u]), loss, slots.strength)
-            slots.write(slice(u, u + 1), theta)
+            rows = slice(int(owners[u]), int(owners[u + 1]))
+            weight = loss.weight(float(pairs.counts[rows].sum()), rows.stop - rows.start)
+            slots.write(slice(u, u + 1), minimum(A[u - start], rhs[u - start], slots.strength * weight))
         start = stop
 
 
-def _tangents(
-    slots: Slots, levels: slice, vectors: Callable[[int, int], np.ndarray], rows: tuple[int, int], p: np.ndarray
-) -> np.ndarray:
+def _tangents(slots: Slots, levels: slice, vectors: Callable[[], np.ndarray], p: np.ndarray) -> np.ndarray:
     """T of each row (rows x K x d), a parameter of all levels at a time."""
     d = len(slots.strength)
     T = np.empty((*p.shape, d))
     for e, direction in enumerate(np.eye(d)):
         slots.write(levels, direction)
-        T[:, :, e] = vectors(*rows) - p
+        T[:, :, e] = vectors() - p
     somewhere = np.random.default_rng(0).normal(size=d)
     slots.write(levels, somewhere)
-    there, expected = vectors(*rows), p + T @ somewhere
+    there, expected = vectors(), p + T @ somewhere
     if not np.allclose(there, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max(initial=0.0)):
         raise ValueError(
             "the vectors of this model are not linear in the parameters of an id, so that new events cannot be folded into them. "
@@ -164,12 +185,11 @@ def _tangents(
     return T
 
 
-def _best(p: np.ndarray, T: np.ndarray | None, pairs: Pairs, first: int, loss: Loss, strength: np.ndarray) -> np.ndarray:
-    """The minimum over the parameters of one level, which has these rows."""
+def _equations(p: np.ndarray, T: np.ndarray | None, pairs: Pairs, rows: slice, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
+    """What these rows add to both sides of the equations of their level."""
     n_rows = len(p)
-    items, alpha, b = pairs.of(first, first + n_rows)
-    row = np.repeat(np.arange(n_rows), np.diff(pairs.indptr[first : first + n_rows + 1]))
-    observed = pairs.counts[first : first + n_rows].sum()
+    items, alpha, b = pairs.of(rows.start, rows.stop)
+    row = np.repeat(np.arange(n_rows), np.diff(pairs.indptr[rows.start : rows.stop + 1]))
     psi, a = loss.others[items].astype(np.float64), alpha - loss.alpha0
     along = b - a * np.einsum("nk,nk->n", psi, p[row])  # what is left to explain
     Jp = loss.alpha0 * p @ loss.J
@@ -179,7 +199,7 @@ def _best(p: np.ndarray, T: np.ndarray | None, pairs: Pairs, first: int, loss: L
         S = psi @ T[0] if n_rows == 1 else np.einsum("nk,nkd->nd", psi, T[row])
         JT = np.einsum("kl,cld->ckd", loss.alpha0 * loss.J, T, optimize=True)
         A, rhs = np.einsum("ckd,cke->de", T, JT, optimize=True), -np.einsum("ckd,ck->d", T, Jp)
-    return minimum(A + (S.T * a) @ S, rhs + S.T @ along, strength * loss.weight(observed, n_rows))
+    return A + (S.T * a) @ S, rhs + S.T @ along
 
 
 def minimum(A: np.ndarray, rhs: np.ndarray, penalty: np.ndarray) -> np.ndarray:

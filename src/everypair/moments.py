@@ -21,6 +21,13 @@ class Lookup(NamedTuple):
     values: pa.ChunkedArray
     index: np.ndarray
 
+    def compact(self) -> Lookup:
+        """With no more than the values of its rows, where those are few."""
+        there = self.index >= 0
+        if 2 * len(self.index) >= len(self.values):
+            return self
+        return Lookup(self.values.take(pa.array(self.index[there])), np.where(there, np.cumsum(there) - 1, -1))
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -118,13 +125,14 @@ class Moments:
         return replace(self, **rows, attributes=attributes)
 
     def compact(self) -> Moments:
-        """The same with no more than their own pasts, where those are few: what is made of a past costs as much as all of them."""
+        """The same with no more than their own pasts and attributes, where those are few: features cost as much as all of them."""
+        attributes = {name: lookup.compact() for name, lookup in self.attributes.items()}
         lengths = self.end - self.begin
         if 2 * lengths.sum() >= len(self.items):
-            return self
+            return replace(self, attributes=attributes)
         bounds = np.append(0, np.cumsum(lengths)).astype(np.int64)
         at = np.repeat(self.begin - bounds[:-1], lengths) + np.arange(bounds[-1])
-        return replace(self, items=self.items[at], bounds=bounds, begin=bounds[:-1], end=bounds[1:])
+        return replace(self, items=self.items[at], bounds=bounds, begin=bounds[:-1], end=bounds[1:], attributes=attributes)
 
     def anonymous(self) -> Moments:
         """The same with nothing but the attributes: nobody's id, and no past."""

@@ -18,19 +18,17 @@ def factors(reader: VectorReader, side: str, vectors: np.ndarray) -> np.ndarray:
 
 
 def nearest(
-    vectors: np.ndarray, asked: np.ndarray, names: pa.Array, what: str, n: int, n_threads: int | None
+    vectors: np.ndarray, met: np.ndarray, asked: np.ndarray, names: pa.Array, what: str, n: int, n_threads: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The n rows with the largest cosine to each row asked for, without itself, and those cosines.
 
-    Nothing is like a row of zeros: what was never met is neither found nor has neighbours.
+    ``met`` are the rows of which training saw anything: others are neither found, nor do they have neighbours.
     """
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
-    empty = asked[norms[asked] == 0]
-    if len(empty):
-        raise ValueError(
-            f"nothing was learnt of {what} {names[int(np.argmax(norms[asked] == 0))].as_py()!r}: it has no neighbours."
-        )
+    met = met & (norms > 0)
+    if not met[asked].all():
+        raise ValueError(f"nothing was learnt of {what} {names[int(np.argmin(met[asked]))].as_py()!r}: it has no neighbours.")
     units = (vectors / np.where(norms > 0, norms, 1.0)[:, None]).astype(vectors.dtype)
     own = Lists(np.arange(len(asked)), np.arange(1, len(asked) + 1), asked)
     with Workers(thread_count(n_threads)) as workers:
-        return rank(Products(units[asked], units), n, workers, exclude=own, allowed=norms > 0)
+        return rank(Products(units[asked], units), n, workers, exclude=own, allowed=met)

@@ -55,10 +55,6 @@ class Scores(ABC):
     dtype: Any
 
     @abstractmethod
-    def take(self, rows: np.ndarray) -> Scores:
-        """Those of some of the rows."""
-
-    @abstractmethod
     def of_items(self, items: np.ndarray) -> Scores:
         """Those of some of the items, which are numbered anew."""
 
@@ -82,11 +78,6 @@ class Plain(Scores):
         self._block, self.n_rows, self.n_items = block, n_rows, n_items
         self.dtype = block(0, 0).dtype
 
-    def take(self, rows: np.ndarray) -> Plain:
-        one_by_one = [self._block(int(r), int(r) + 1) for r in rows]
-        scores = np.concatenate([self._block(0, 0), *one_by_one])
-        return Plain(lambda start, stop: scores[start:stop].copy(), len(rows), self.n_items)
-
     def of_items(self, items: np.ndarray) -> Plain:
         return Plain(lambda start, stop: self._block(start, stop)[:, items], self.n_rows, len(items))
 
@@ -109,6 +100,12 @@ class ItemVectors:
         self.psi = np.ascontiguousarray(psi)
 
     @cached_property
+    def gram(self) -> np.ndarray:
+        """``J = sum psi psi'``."""
+        psi = self.psi.astype(np.float64)
+        return psi.T @ psi
+
+    @cached_property
     def largest(self) -> np.ndarray:
         return np.abs(self.psi).max(axis=0, initial=0.0).astype(np.float64)
 
@@ -122,6 +119,7 @@ class Products(Scores):
         self.n_rows, self.n_items, self.dtype = len(phi), len(self.psi), np.result_type(phi, self.psi)
 
     def take(self, rows: np.ndarray) -> Products:
+        """Those of some of the rows."""
         return Products(self.phi[rows], self.items)
 
     def of_items(self, items: np.ndarray) -> Products:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from everypair.contexts import ItemId, Previous, UserId
 from everypair.feedback import Feedback
-from everypair.foldin import Loss, minimum
+from everypair.foldin import Loss, Past, minimum
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
 from everypair.models.featured import Featured
@@ -25,19 +25,19 @@ from everypair.parallel import SERIAL
 from everypair.ranking import ItemVectors, Lists, Plain, Products, Scores
 from everypair.rows import Levels, variable_letters
 from everypair.solver import Epoch
-from everypair.towers import Tower
+from everypair.towers import Embedding, Lookup, Tower
 
 Columns = Mapping[str, Any]
 PARAMETER = "parameter "  # what the names of stored parameters begin with
 
 
 class Asked(NamedTuple):
-    """Rows to be scored: their columns, the items of their past and how much each counts, which rows anything is known of, and
-    which of them say their past themselves."""
+    """Rows to be scored: their columns, the items of their past and how a fit would count them, which rows anything is known of,
+    and which of them say their past themselves."""
 
     columns: Columns
     past: Lists
-    confidence: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+    counted: Callable[[np.ndarray], Past]
     known: Callable[[], np.ndarray]
     own_past: np.ndarray
 
@@ -101,7 +101,9 @@ class VectorReader(Reader):
     model: TowerModel
     catalogue: Callable[[], Columns | None] = staticmethod(lambda: None)  # what describes all items
     trained = False
-    n_contexts = 0.0  # that were trained on, those never listed included
+    _context_weight: np.ndarray
+    _gram: np.ndarray | None = None
+    _n_contexts: float | None = None
 
     @property
     def state(self) -> Any:
@@ -136,8 +138,7 @@ class VectorReader(Reader):
 
     def forget_items(self) -> None:
         """Their parameters have moved."""
-        for name in ("_item_vectors", "item_gram"):
-            vars(self).pop(name, None)
+        vars(self).pop("_item_vectors", None)
 
     def settle(self) -> None:
         """Parameters do not change any more: what is made of them can be kept."""
@@ -147,20 +148,32 @@ class VectorReader(Reader):
 
     def remember(self, feedback: Feedback) -> None:
         """What the contexts of a fit weigh."""
-        self._context_weight = feedback.context_weight
-        self.n_contexts = self.towers["context"].total_weight(feedback.weights()[0])
+        self._context_weight = feedback.weights()[0]
 
-    @cached_property
+    @property
     def context_gram(self) -> np.ndarray:
         """J over all contexts of the fit."""
+        if self._gram is not None:
+            return self._gram
         tower = self.towers["context"]
-        return tower.gram(tower.vectors(SERIAL), 1.0 if self._context_weight is None else self._context_weight, SERIAL)
+        gram = tower.gram(tower.vectors(SERIAL), self._context_weight, SERIAL)
+        if self.trained:
+            self._gram = gram
+        return gram
 
-    @cached_property
+    def keep_contexts(self, gram: np.ndarray, n_contexts: float) -> None:
+        """What is known of the contexts of a fit when they are not there any more."""
+        self._gram, self._n_contexts = gram, n_contexts
+
+    @property
+    def n_contexts(self) -> float:
+        """How many contexts the fit had, those never listed included."""
+        return self.towers["context"].total_weight(self._context_weight) if self._n_contexts is None else self._n_contexts
+
+    @property
     def item_gram(self) -> np.ndarray:
         """J over all items."""
-        psi = self.psi.astype(np.float64)
-        return psi.T @ psi
+        return self.item_vectors.gram
 
     def loss(self, side: str, others: np.ndarray) -> Loss:
         """As the rows of a side see it."""
@@ -182,7 +195,7 @@ class VectorReader(Reader):
         history = [Epoch(**epoch) for epoch in stored.facts["history"]]
         shape = (int(stored.facts["contexts"]), n_items)
         self.model._restore(shape, self.tower_columns(columns), parameters, history, str(stored.facts["stop_reason"]))
-        self.context_gram, self.n_contexts = stored.numbers["context gram"], float(stored.facts["weight of contexts"])
+        self.keep_contexts(stored.numbers["context gram"], float(stored.facts["weight of contexts"]))
 
     # how the columns of a description are those of the towers
 
@@ -204,6 +217,15 @@ class FeaturedReader(VectorReader):
 
     takes_items = True
 
+    def check(self, context: Any, item: Any) -> None:
+        super().check(context, item)
+        tower = getattr(self.model, "context", None)
+        if isinstance(tower, Tower) and (own := _of_rows(tower)) is not None:
+            raise ValueError(
+                f"{own!r} has a vector for each context of the fit, and requests are others. Give it the column of a recipe, such "
+                f"as Embedding({own.factors}, 'user') with context=[UserId()]."
+            )
+
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         self.model.fit(feedback, contexts=contexts, items=items, **options)  # type: ignore[attr-defined]
 
@@ -217,7 +239,7 @@ class FactorizationReader(VectorReader):
     """One column of levels, each a context of its own. Someone new is folded in by what she has seen."""
 
     by_user = False
-    rows: np.ndarray  # of the model, for each level; -1 for those not trained on, and last for none
+    rows: np.ndarray  # of the model, for each level, and last for none; -1 for those not trained on
 
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
@@ -232,31 +254,26 @@ class FactorizationReader(VectorReader):
         levels = _levels(contexts, self.model)[0]
         self.rows = np.full(levels.n + 1, -1)
         self.rows[levels.codes] = np.arange(len(levels))
-        self.rows[-1] = -1
         self.model.fit(feedback, **options)  # type: ignore[attr-defined]
 
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         phi, known = self.vectors(asked.columns), asked.known()
         if self.by_user:
             for r in np.flatnonzero(asked.folded(known)):
-                items, alpha = asked.confidence(asked.past.items[asked.past.begin[r] : asked.past.end[r]])
-                phi[r], known[r] = self.fold_row(items, alpha), True
+                past = asked.counted(asked.past.items[asked.past.begin[r] : asked.past.end[r]])
+                phi[r], known[r] = minimum(*self.equations(past)), True
         return Products(phi, self.item_vectors), known
 
     def vectors(self, columns: Columns) -> np.ndarray:
+        """Also of contexts without a level (no previous item), if the fit had any: they are contexts like others."""
         rows = self.rows[_levels(columns, self.model)[0].codes]
         return np.where((rows >= 0)[:, None], self.towers["context"].lookup()(np.maximum(rows, 0)), 0)
 
-    def fold_row(self, items: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-        """The best row of someone with these items, the item side held (see :mod:`everypair.foldin`)."""
+    def equations(self, past: Past) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the best row of someone who has seen this, the item side held: A, the right side and L2 (:mod:`everypair.foldin`)."""
         loss = self.loss("context", self.psi)
-        A, b = loss.equations(items, alpha, alpha)
-        return minimum(A, b, np.full(len(A), self.strength * loss.weight(float(alpha.sum()), 1)))
-
-    @property
-    def strength(self) -> float:
-        """lambda of a row, before it is scaled by its weight."""
-        return self.towers["context"].parameters["W"].parts[0].strength
+        strength = self.towers["context"].parameters["W"].parts[0].strength
+        return *loss.equations(past), loss.penalty(past, strength)
 
     def stored(self) -> Stored:
         stored = super().stored()
@@ -400,6 +417,14 @@ def _levels(columns: Columns, model: Any) -> list[Levels]:
         if not isinstance(column, Levels):
             raise ValueError(f"{type(model).__name__} takes one level per context and recipe; {name!r} is not one. Use FM or MFSI.")
     return list(columns.values())
+
+
+def _of_rows(tower: Tower) -> Embedding | None:
+    """A part of it that has a vector for each row, whatever describes it."""
+    if isinstance(tower, Embedding):
+        return tower if tower.column is None else None
+    parts = () if isinstance(tower, Lookup) else tower.towers
+    return next((own for part in parts if (own := _of_rows(part)) is not None), None)
 
 
 def check_index(index: np.ndarray, low: int, high: int) -> np.ndarray:

@@ -16,18 +16,18 @@ from everypair import answers, exporting, neighbours
 from everypair import validation as check
 from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
 from everypair.data import Dataset, Ids
+from everypair.data.extending import extended
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
 from everypair.explain import Explanation, explain
-from everypair.feedback import Feedback
 from everypair.models.base import Model, NotFittedError
 from everypair.models.tower_model import TowerModel
 from everypair.moments import HISTORY, Moments
 from everypair.ranking import Lists
-from everypair.readers import Reader, VectorReader, reader
-from everypair.serving import Served, Training, item_columns
-from everypair.updating import extend, new_events, update
+from everypair.readers import VectorReader, reader
+from everypair.serving import ItemColumns, Served, Training
+from everypair.updating import extend, update
 from everypair.watching import Watching
 
 if TYPE_CHECKING:
@@ -91,7 +91,17 @@ class Recommender:
         self.item = check_recipes("item", [ItemId()] if item is None else item)
         self.unit = check.choice("unit", unit, UNITS)
         self.unknown = check.choice("unknown", unknown, UNKNOWN)
-        self._lock = threading.Lock()
+        self._make_locks()
+
+    def _make_locks(self) -> None:
+        self._lock, self._changing = threading.Lock(), threading.RLock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_lock", "_changing")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_locks()
 
     def fit(
         self,
@@ -145,9 +155,11 @@ class Recommender:
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
         training = training.merged(contexts)
-        columns, own_items = contexts.columns(training.moments), item_columns(items, self.item, dataset)
+        catalogue = ItemColumns(items, self.item, dataset)
+        columns, own_items = contexts.columns(training.moments), catalogue()
         if isinstance(read, VectorReader):
-            read.catalogue = lambda: own_items
+            read.catalogue = catalogue
+            read.remember(training.feedback)
         before, state = dict(vars(self)), read.state
         recipes = {"context": self.context, "item": self.item}
         self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
@@ -161,17 +173,12 @@ class Recommender:
                 vars(self).clear()
                 vars(self).update(before)
             else:
-                self._end(read, training.feedback)
+                self._served = replace(self._served, reader=read.ended())
             raise
         if stopping is not None:  # not before: a checkpoint has the last epoch's parameters, to go on from
             stopping.restore(self)
-        self._end(read, training.feedback)
-        return self
-
-    def _end(self, read: Reader, feedback: Feedback) -> None:
-        if isinstance(read, VectorReader):
-            read.remember(feedback)
         self._served = replace(self._served, reader=read.ended())
+        return self
 
     def recommend(
         self,
@@ -241,16 +248,29 @@ class Recommender:
             raise TypeError("give either users=[ids] or requests=[{...}, ...], as in recommend(users=['ann'], n=10).")
         if requests is not None:
             frame = frame_of(requests)
-            given = requests if frame is None else as_table("requests", requests, (dataset.user_column,)).to_pylist()
-            moments = Moments.of_requests(given, dataset)
+            moments = Moments.of_requests(requests if frame is None else self._rows(requests, dataset), dataset)
             self._count_unknown(served, moments)
             return moments, pa.array(np.arange(len(moments))), "request", frame
         users, names, codes = self._known_ids(dataset.users, users, "users")
         return Moments.of_users(dataset, codes), names, dataset.user_column, frame_of(users)
 
+    @staticmethod
+    def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
+        """The requests of a data frame; an empty cell says nothing. Integers beside empty cells may have come as floats."""
+        rows = [
+            {name: value for name, value in row.items() if value is not None} for row in as_table("requests", frame).to_pylist()
+        ]
+        name = dataset.user_column
+        for row in rows:
+            if isinstance(row.get(name), float) and row[name].is_integer():
+                row[name] = int(row[name])
+        return rows
+
     def _known_ids(self, ids: Ids, given: Any, argument: str) -> tuple[Any, pa.Array, np.ndarray]:
         """What was given as a list, as an array, and as codes; an error if any is not known."""
         given = [given] if isinstance(given, str | int | np.integer) else answers.id_list(argument, given)
+        if not len(given):
+            return given, ids.values[:0], np.empty(0, np.int64)
         if any(isinstance(entry, Mapping) for entry in given):
             raise TypeError(f"{argument} must be ids; mappings of what is known go to recommend(requests=[...]).")
         names, codes = as_ids(given, argument).combine_chunks(), ids.codes(given, argument)
@@ -372,14 +392,15 @@ class Recommender:
         short = exporting.recommend_all(served, path, length, self._n_threads, exclude_seen, allowed, codes)
         if short:
             filters = answers.filters(exclude_seen, allow, deny, None)
-            answers.warn(f"{short:,} of {len(codes):,} lists have fewer than n={n} items", filters, dataset.n_items)
+            answers.warn(f"{short:,} of {len(codes):,} lists have fewer than n={n} items", filters, dataset.n_items, 3)
         return path
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of vectors) and ``rank``."""
         served = self._fitted
         vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
-        return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, items, n)
+        met = served.items.known(Catalogue.of(served.dataset))
+        return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, met, items, n)
 
     def similar_users(self, users: Any, n: int = 10) -> Any:
         """The n users most like each of these, as they are now: a table like that of :meth:`similar_items`."""
@@ -387,20 +408,29 @@ class Recommender:
         everyone = Moments.of_users(served.dataset, np.arange(served.dataset.n_users))
         vectors = served.vectors.vectors(served.contexts.columns(everyone))
         vectors = neighbours.factors(served.vectors, "context", vectors)
-        return self._similar(served, "user", served.dataset.users, served.dataset.user_column, vectors, users, n)
+        met = served.contexts.known(everyone)
+        return self._similar(served, "user", served.dataset.users, served.dataset.user_column, vectors, met, users, n)
 
-    def _similar(self, served: Served, what: str, ids: Ids, name: str, vectors: np.ndarray, asked: Any, n: int) -> Any:
+    def _similar(
+        self, served: Served, what: str, ids: Ids, name: str, vectors: np.ndarray, met: np.ndarray, asked: Any, n: int
+    ) -> Any:
         asked, names, codes = self._known_ids(ids, asked, f"{what}s")
         length = check.integer("n", n, low=1)
-        found, scores = neighbours.nearest(vectors, codes, names, what, min(length, len(ids)), self._n_threads)
-        answers.warn_if_short(found, length, names, what, ["what was never met and the item itself"], len(ids))
+        found, scores = neighbours.nearest(vectors, met, codes, names, what, min(length, len(ids)), self._n_threads)
+        answers.warn_if_short(
+            found, length, names, what, [f"nothing being known of them, the {what} itself among them"], len(ids), 5
+        )
         table = answers.table(name, names, ids, found, scores, "similar")
         return answers.in_frame(table, (frame_of(asked), served.dataset.frame))
 
     def context_vectors(self, users: Any = None, *, requests: Any = None) -> np.ndarray:
         """phi of users or requests (see :meth:`recommend`): a score is its inner product with the item's vector."""
         served = self._fitted
-        return exporting.context_vectors(served, self._asked(served, users, requests)[0])
+        moments, names, name, _ = self._asked(served, users, requests)
+        vectors, known = exporting.context_vectors(served, moments)
+        if not known.all():
+            self._refuse(served, known, names, name)
+        return vectors
 
     def item_vectors(self) -> np.ndarray:
         """psi of all items, in the order of ``dataset_.items``."""
@@ -446,10 +476,10 @@ class Recommender:
         users, items : tables, optional
             Attributes of new users and items, or new ones of those there are.
         """
-        served = self._fitted
-        dataset = served.dataset.extended(interactions, users, items)
-        affected = new_events(served.dataset, dataset, interactions)
-        self._replace(update(served, dataset, *affected))
+        with self._changing:
+            served = self._settled()
+            dataset, changed = extended(served.dataset, interactions, users, items)
+            self._replace(update(served, dataset, changed))
         return self
 
     def add_items(self, items: Any) -> Self:
@@ -460,19 +490,28 @@ class Recommender:
         items : table
             A row per item, with its id and its attributes, named as in the dataset's table of items.
         """
-        served = self._fitted
-        if not any(isinstance(recipe, Attributes) for recipe in served.recipes["item"]):
+        if not any(isinstance(recipe, Attributes) for recipe in self.item):
             raise ValueError(
                 f"{type(self.model).__name__} with item={list(self.item)} knows items by their events, and new ones have none. "
                 f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
             )
-        self._replace(extend(served, served.dataset.extended(items=items)))
+        with self._changing:
+            served = self._settled()
+            self._replace(extend(served, extended(served.dataset, items=items)[0]))
         return self
+
+    def _settled(self) -> Served:
+        """What was fitted, if the fit has ended."""
+        served = self._fitted
+        if isinstance(served.reader, VectorReader) and not served.reader.trained:
+            raise ValueError("the recommender is being fitted: new events and items can be added when the fit has ended.")
+        return served
 
     def _replace(self, served: Served) -> None:
         """Recommend with this from now on; what is being asked is still answered with what there was."""
+        learnt = {name: value for name, value in vars(served.reader.model).items() if name.startswith("_") or name.endswith("_")}
         with self._lock:
-            vars(self.model).update(vars(served.reader.model))
+            vars(self.model).update(learnt)  # settings that were changed for the next fit stay
             self._served = served
 
     def pairs_per_event(self, dataset: Dataset) -> float:

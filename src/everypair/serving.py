@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import numpy as np
 from everypair.contexts import Catalogue, Description, ItemId, Recipe
 from everypair.data import Dataset
 from everypair.feedback import Feedback
+from everypair.foldin import Past
 from everypair.moments import Moments
 from everypair.parallel import Workers, thread_count
-from everypair.ranking import Lists, Scores, rank
+from everypair.ranking import Lists, Products, Scores, rank
 from everypair.readers import Asked, Reader, VectorReader, popular
 
 
@@ -52,7 +54,7 @@ class Served:
         moments = moments.compact()
         past = Lists(moments.begin, moments.end, moments.items)
         columns = self.contexts.columns(moments)
-        return Asked(columns, past, self.confidence, lambda: self.contexts.known(moments), moments.told)
+        return Asked(columns, past, self.counted, lambda: self.contexts.known(moments), moments.told)
 
     def rank(
         self,
@@ -76,12 +78,13 @@ class Served:
                 return rank(scores, n, workers, seen, candidates, allowed)
             if refuse is not None:
                 refuse(known)
-            ids, best = np.full((len(moments), n), -1), np.full((len(moments), n), -np.inf)
+            ids, best = np.full((len(moments), n), -1), np.full((len(moments), n), -np.inf, scores.dtype)
             for which in (known, ~known):
                 rows = np.flatnonzero(which)
                 if not len(rows):
                     continue
-                some = self.scores(moments.take(rows))[0] if which is known else popular(self.popularity, len(rows))
+                assert isinstance(scores, Products)  # others know everyone
+                some = scores.take(rows) if which is known else popular(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
                 ids[rows], best[rows] = rank(some, n, workers, own_seen, own_candidates, allowed)
             return ids, best
@@ -94,10 +97,14 @@ class Served:
                 "Split one Dataset."
             )
 
-    def confidence(self, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The items of a past, each once, and how much they count."""
-        items, counts = np.unique(past, return_counts=True)
-        return items, (np.ones(len(items)) if self.dataset.repeats == "drop" else counts.astype(np.float64))
+    def counted(self, past: np.ndarray) -> Past:
+        """Items that someone has seen as a fit would count them, each time with the confidence of one."""
+        once, counts = np.unique(past, return_counts=True)
+        repeats = self.dataset.repeats
+        if not self.by_user and repeats == "keep":
+            return Past(past, np.ones(len(past)), len(past), len(past))
+        alpha = np.ones(len(once)) if repeats == "drop" else counts.astype(np.float64)
+        return Past(once, alpha, 1 if self.by_user else len(once), len(past) if repeats == "keep" else len(once))
 
     @property
     def vectors(self) -> VectorReader:
@@ -106,6 +113,12 @@ class Served:
             name = type(self.reader.model).__name__
             raise ValueError(f"{name} counts: it has no vectors. Use MF, FM or another model with factors.")
         return self.reader
+
+    def without_rows(self) -> dict[str, Any]:
+        """The columns of both sides, of no rows."""
+        nobody = Moments.of_users(self.dataset, np.empty(0, np.int64))
+        items = ItemColumns(self.items, self.recipes["item"], self.dataset)
+        return {"context": self.contexts.columns(nobody), "item": items.without_rows()}
 
 
 @dataclass(frozen=True)
@@ -117,16 +130,19 @@ class Training:
     popularity: np.ndarray
 
     @classmethod
-    def of(cls, dataset: Dataset, by_user: bool, users: np.ndarray | None = None) -> Training:
-        """All events, or those of these users."""
-        part = dataset if users is None else dataset.subset(np.isin(dataset.user, users))
-        events, alpha = part.counted()
-        user, item = part.user[events], part.item[events]
+    def of(cls, dataset: Dataset, by_user: bool, part: np.ndarray | None = None) -> Training:
+        """All events, or part of them (a mask): all or none of those of a user and an item."""
+        if part is None:
+            events, alpha = dataset.counted()
+        else:
+            chosen, alpha = dataset.subset(part).counted()
+            events = np.flatnonzero(part)[chosen]
+        user, item = dataset.user[events], dataset.item[events]
         if by_user:
             present, unit = np.unique(user, return_inverse=True)
-            moments = Moments.of_users(part, present)
+            moments = Moments.of_users(dataset, present)
         else:
-            unit, moments = np.arange(len(events)), Moments.of_events(part, events)
+            unit, moments = np.arange(len(events)), Moments.of_events(dataset, events)
         feedback = Feedback(unit, item, 1.0, alpha, (len(moments), dataset.n_items), duplicates="sum")
         return cls(moments, feedback, np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items))
 
@@ -139,15 +155,23 @@ class Training:
         return Training(self.moments.take(first), self.feedback.merge_contexts(groups), self.popularity)
 
 
-def item_columns(items: Description, recipes: Sequence[Recipe], dataset: Dataset) -> dict[str, Any] | None:
-    """What describes all items; None where it is their id alone."""
-    return None if list(recipes) == [ItemId()] else items.columns(Catalogue.of(dataset))
+@dataclass(frozen=True)
+class ItemColumns:
+    """What describes all items, made when it is first asked for; None where it is their id alone."""
 
+    items: Description
+    recipes: Sequence[Recipe]
+    dataset: Dataset
 
-def no_rows(
-    served_recipes: dict[str, Sequence[Recipe]], contexts: Description, items: Description, dataset: Dataset
-) -> dict[str, Any]:
-    """The columns of both sides, without rows."""
-    nothing = np.empty(0, np.int64)
-    own = None if list(served_recipes["item"]) == [ItemId()] else items.columns(Catalogue.of(dataset).take(nothing))
-    return {"context": contexts.columns(Moments.of_users(dataset, nothing)), "item": own}
+    def __call__(self) -> dict[str, Any] | None:
+        return self._columns
+
+    @cached_property
+    def _columns(self) -> dict[str, Any] | None:
+        return self._of(Catalogue.of(self.dataset))
+
+    def without_rows(self) -> dict[str, Any] | None:
+        return self._of(Catalogue.of(self.dataset).take(np.empty(0, np.int64)))
+
+    def _of(self, catalogue: Catalogue) -> dict[str, Any] | None:
+        return None if list(self.recipes) == [ItemId()] else self.items.columns(catalogue)

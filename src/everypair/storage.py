@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -23,7 +24,7 @@ from everypair.models.base import Model
 from everypair.moments import Moments
 from everypair.readers import Stored, VectorReader
 from everypair.recommender import Recommender
-from everypair.serving import Served, item_columns, no_rows
+from everypair.serving import ItemColumns, Served
 
 KIND, VERSION = "recommender", 1
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
@@ -111,14 +112,14 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     recipes = {"context": recommender.context, "item": recommender.item}
     reader = readers.reader(model)
     reader.check(recommender.context, recommender.item)
-    reader.restore(Stored(numbers, index, facts["model"]), no_rows(recipes, contexts, items, dataset), dataset.n_items)
-    if isinstance(reader, VectorReader):
-        reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
     popularity = numbers["popularity"]
     if popularity.shape != (dataset.n_items,):
         raise ValueError(f"popularity must be {dataset.n_items} numbers, got shape {popularity.shape}.")
-    frozen = reader.ended()
-    recommender._served = Served(dataset, recipes, contexts, items, frozen, popularity, bool(manifest["by_user"]))
+    served = Served(dataset, recipes, contexts, items, reader, popularity, bool(manifest["by_user"]))
+    reader.restore(Stored(numbers, index, facts["model"]), served.without_rows(), dataset.n_items)
+    if isinstance(reader, VectorReader):
+        reader.catalogue = ItemColumns(items, recipes["item"], dataset)
+    recommender._served = replace(served, reader=reader.ended())
     recommender.unknown_ = {str(name): int(count) for name, count in manifest["unknown"].items()}
     return recommender
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from everypair.contexts import Catalogue, ItemId, LevelField, UserId
+from everypair.contexts import Catalogue, Description, ItemId, LevelField, UserId
 from everypair.data import Dataset
-from everypair.data.tables import as_table
+from everypair.data.extending import Changed
 from everypair.foldin import Pairs, fold_in, moved
 from everypair.models.assembly import reassemble
 from everypair.models.tower_model import TowerModel
@@ -23,7 +23,7 @@ from everypair.moments import Moments
 from everypair.parallel import SERIAL
 from everypair.readers import CountReader, FactorizationReader, TensorReader, VectorReader
 from everypair.rows import Levels, rows_like
-from everypair.serving import Served, Training, item_columns, no_rows
+from everypair.serving import ItemColumns, Served, Training
 from everypair.towers import Tower
 
 SIDES = ("context", "item")
@@ -40,28 +40,29 @@ def extend(served: Served, dataset: Dataset) -> Served:
     contexts = served.contexts.moved("context", recipes["context"], dataset, nobody, index)
     items = served.items.moved("item", recipes["item"], dataset, nothing, index)
     popularity = np.append(served.popularity, 0.0)[index["items"]]
-    reader = served.reader
-    if isinstance(reader, VectorReader):
-        columns = no_rows(recipes, contexts, items, dataset)
-        reader = _moved(reader, served, index, columns)
-        reader.catalogue = lambda: item_columns(items, recipes["item"], dataset)
-        reader.settle()
-    return replace(served, dataset=dataset, contexts=contexts, items=items, reader=reader, popularity=popularity)
+    extended = replace(served, dataset=dataset, contexts=contexts, items=items, popularity=popularity)
+    if not isinstance(served.reader, VectorReader):
+        return extended
+    reader = _moved(served.reader, served, index, extended.without_rows())
+    reader.catalogue = ItemColumns(items, recipes["item"], dataset)
+    reader.settle()
+    return replace(extended, reader=reader)
 
 
 def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray], columns: Mapping[str, Any]) -> VectorReader:
     """A reader whose parameters are those of the same users and items in their new places."""
     other = copy.copy(reader)
     other.forget_items()
-    other.context_gram = reader.context_gram
+    other.keep_contexts(reader.context_gram, reader.n_contexts)
     fields = served.contexts.fields
     by_column = {reader.column_of(name, list(fields)): index[field.ids] for name, field in fields.items() if field.ids is not None}
     shape = [reader.model._fitted_shape[0], len(index["items"])]
     if isinstance(other, FactorizationReader):
         level = next(iter(by_column.values()), np.arange(len(other.rows) - 1))
-        of_levels = other.rows[level]  # the row of the model that each level has
+        of_levels = other.rows[np.append(level, -1)]  # the row of the model that each level has, and none
+        of_levels[:-1][level < 0] = -1
         by_column, shape[0] = {"context": of_levels}, len(of_levels)
-        other.rows = np.append(np.where(of_levels >= 0, np.arange(len(of_levels)), -1), -1)
+        other.rows = np.where(of_levels >= 0, np.arange(len(of_levels)), -1)
     if isinstance(other, TensorReader):
         letters = [reader.column_of(name, list(fields)) for name in fields]
         by_column = {letter: np.append(0, np.where(level >= 0, level + 1, -1)) for letter, level in by_column.items()}
@@ -80,75 +81,55 @@ def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray]
     return other
 
 
-def update(served: Served, dataset: Dataset, users: np.ndarray, items: np.ndarray) -> Served:
-    """With the events of ``dataset``, of which those of these users and items (codes) are new."""
+def update(served: Served, dataset: Dataset, changed: Changed) -> Served:
+    """With the events of ``dataset``, of which those of some users and items are new."""
     if isinstance(served.reader, CountReader):
         return _recounted(served, dataset)
     if served.vectors.towers["context"].complete:
         raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
-    old = served
+    known = served.dataset.users.codes(dataset.users.take(changed.users))
+    without, fewer = _contexts_of(served, known[known >= 0])
+    gram, n_contexts = served.vectors.context_gram - without, served.vectors.n_contexts - fewer
     served = extend(served, dataset)
     reader = served.vectors
-    training = Training.of(dataset, served.by_user, users)
-    reader.context_gram = reader.context_gram - _gram(old, users_of(old.dataset, dataset, users))
-    if UserId() in served.recipes["context"]:
-        _fold_users(served, reader, training, users)
-    phi = reader.vectors(served.contexts.columns(training.moments)).astype(np.float64)
-    reader.context_gram = reader.context_gram + phi.T @ phi
-    reader.n_contexts += len(training.moments) - _n_contexts(old, users_of(old.dataset, dataset, users))
-    if ItemId() in served.recipes["item"]:
+    users = changed.users[np.isin(changed.users, dataset.user)]  # others have nothing to be folded in by
+    if len(users) and UserId() in served.recipes["context"]:
+        _fold_users(served, reader, users)
+    more, added = _contexts_of(served, users)
+    reader.keep_contexts(gram + more, n_contexts + added)
+    items = changed.items[np.isin(changed.items, dataset.item)]
+    if len(items) and ItemId() in served.recipes["item"]:
         _fold_items(served, reader, items)
     events, alpha = dataset.counted()
     popularity = np.bincount(dataset.item[events], np.broadcast_to(alpha, len(events)), dataset.n_items)
     return replace(served, popularity=popularity)
 
 
-def new_events(before: Dataset, after: Dataset, interactions: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The users and items (codes) of new events."""
-    table = as_table("interactions", interactions, (after.user_column, after.item_column))
-    user = after.users.codes(table[after.user_column])
-    item = after.items.codes(table[after.item_column])
-    there = (user >= 0) & (item >= 0)  # others are below the smallest rating that counts
-    return np.unique(user[there]), np.unique(item[there])
-
-
-def users_of(before: Dataset, after: Dataset, users: np.ndarray) -> np.ndarray:
-    """The codes that users had before; those that there were not are left out."""
-    codes = before.users.codes(after.users.take(users))
-    return codes[codes >= 0]
-
-
 def _recounted(served: Served, dataset: Dataset) -> Served:
     """Counts are made anew: that is all a fit does."""
-    served = extend(served, dataset)
     training = Training.of(dataset, served.by_user)
+    contexts = Description("context", served.recipes["context"], dataset, training.moments)
+    items = Description("item", served.recipes["item"], dataset, Catalogue.of(dataset))
     reader = copy.copy(served.reader)
     reader.model = copy.copy(reader.model)
-    reader.fit(training.feedback, served.contexts.columns(training.moments), None)
-    for field in served.contexts.fields.values():
-        field.learn(training.moments)
-    return replace(served, reader=reader, popularity=training.popularity)
+    reader.fit(training.feedback, contexts.columns(training.moments), None)
+    return replace(served, dataset=dataset, contexts=contexts, items=items, reader=reader, popularity=training.popularity)
 
 
-def _gram(served: Served, users: np.ndarray) -> np.ndarray:
-    """``sum phi phi'`` over the contexts of these users that have been trained on."""
+def _contexts_of(served: Served, users: np.ndarray) -> tuple[np.ndarray, int]:
+    """``sum phi phi'`` over the contexts of these users, and how many there are."""
     K = served.vectors.towers["context"].n_dims
-    if not len(users) or not np.isin(served.dataset.user, users).any():
-        return np.zeros((K, K))
-    moments = Training.of(served.dataset, served.by_user, users).moments
+    theirs = np.isin(served.dataset.user, users)
+    if not theirs.any():
+        return np.zeros((K, K)), 0
+    moments = Training.of(served.dataset, served.by_user, theirs).moments
     phi = served.vectors.vectors(served.contexts.columns(moments)).astype(np.float64)
-    return phi.T @ phi
+    return phi.T @ phi, len(phi)
 
 
-def _n_contexts(served: Served, users: np.ndarray) -> int:
-    of_users = served.dataset.bounds[users + 1] - served.dataset.bounds[users]
-    if served.by_user:
-        return int(np.sum(of_users > 0))
-    return len(Training.of(served.dataset, False, users).moments) if of_users.any() else 0
-
-
-def _fold_users(served: Served, reader: VectorReader, training: Training, users: np.ndarray) -> None:
+def _fold_users(served: Served, reader: VectorReader, users: np.ndarray) -> None:
     """Each user's own parameters, by all her events."""
+    training = Training.of(served.dataset, served.by_user, np.isin(served.dataset.user, users))
     moments = training.moments
     owners = np.searchsorted(moments.user, np.append(users, served.dataset.n_users))  # moments lie in the order of users
     names = list(served.contexts.fields)
@@ -172,8 +153,7 @@ def _fold_users(served: Served, reader: VectorReader, training: Training, users:
 
 def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None:
     """Each item's own parameters, by all its events."""
-    dataset = served.dataset
-    chosen = Training.of(dataset, served.by_user, np.unique(dataset.user[np.isin(dataset.item, items)]))
+    chosen = Training.of(served.dataset, served.by_user, np.isin(served.dataset.item, items))
     phi = reader.vectors(served.contexts.columns(chosen.moments))
     pairs = _of_items(Pairs.by_item(chosen.feedback), items)
     catalogue = reader.catalogue()
@@ -226,7 +206,7 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     if column in columns[side]:
         columns[side][column] = Levels(nothing, len(levels))
     shape: dict[str, int] = dict(zip(SIDES, model._fitted_shape, strict=True))
-    if not columns[side]:
+    if column == side:  # its rows are the levels
         shape[side] = len(levels)
     parameters = {
         name: np.array(moved(p.value, p.parts, {column: levels} if s == side else {}, p.transposed)) if s == side else p.value

@@ -97,7 +97,9 @@ class Dataset:
             raise ValueError("the column of users must not be named 'history': in requests that means items. Rename it.")
         for name in (user, item):
             if name in ANSWERS:
-                raise ValueError(f"a column of ids must not be named {name!r}: in tables of recommendations that is another. Rename it.")
+                raise ValueError(
+                    f"a column of ids must not be named {name!r}: in tables of recommendations that is another. Rename it."
+                )
         if user == item:
             raise ValueError(f"user and item must be two columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))

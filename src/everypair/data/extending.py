@@ -113,13 +113,13 @@ def _in_unit(part: Dataset, unit: str | None) -> np.ndarray:
     if part.time_unit == unit:
         return time
     if np.abs(time).max(initial=0) >= LATEST:
-        raise ValueError("new timestamps have nanoseconds, and there are times before 1678 or after 2262, which cannot: round them.")
+        raise ValueError(
+            "new timestamps have nanoseconds, and there are times before 1678 or after 2262, which cannot: round them."
+        )
     return time * 1000
 
 
-def _described(
-    result: Dataset, before: pa.Table, old: Ids, ids: Ids, more: Described | None, argument: str
-) -> pa.Table:
+def _described(result: Dataset, before: pa.Table, old: Ids, ids: Ids, more: Described | None, argument: str) -> pa.Table:
     """Attributes in the order of the ids: what the new table says of an id, and what was known before."""
     old_rows = old.codes(ids.values)
     if more is None:
