@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,16 +146,22 @@ WRONG: dict[str, tuple[Any, str]] = {
         r"only models that are trained by epochs .* got Popularity\(\)",
     ),
     "another metric": (
-        lambda r, s: EarlyStopping(s.tune, "ndcg@5").resume(r, {"metric": "ndcg@10", "values": []}, {}),
-        "watched by ndcg@10, got metric='ndcg@5'",
+        lambda r, s: EarlyStopping(s.tune, "ndcg@5").resume(r, EarlyStopping(s.tune, "ndcg@10").state(), {}),
+        "watched with metric='ndcg@10', got metric='ndcg@5'",
     ),
     "too far": (
-        lambda r, s: EarlyStopping(s.tune).resume(r, {"metric": "ndcg@10", "values": [[3, 0.5]]}, {}),
+        lambda r, s: EarlyStopping(s.tune).resume(r, {**EarlyStopping(s.tune).state(), "values": [[3, 0.5]]}, {}),
         "of epoch 3, the fit has come to epoch 1",
     ),
     "other arrays": (
-        lambda r, s: EarlyStopping(s.tune).resume(r, {"metric": "ndcg@10", "values": [[1, 0.5]]}, {"W": np.ones((2, 2))}),
-        r"the best parameters of the model \(W, H\), got shapes \{'W': \(2, 2\)\}",
+        lambda r, s: EarlyStopping(s.tune).resume(
+            r, {**EarlyStopping(s.tune).state(), "values": [[1, 0.5]]}, {"1 W": np.ones((2, 2))}
+        ),
+        r"the parameters of epoch 1, with shapes .* got \{'W': \(2, 2\)\}",
+    ),
+    "a state of something else": (
+        lambda r, s: EarlyStopping(s.tune).resume(r, [1, 2], {}),  # type: ignore[arg-type]
+        "watched with metric=None, got metric='ndcg@10'",
     ),
 }
 
@@ -161,3 +171,92 @@ def test_what_is_refused(case: str, split: Split) -> None:
     attempt, message = WRONG[case]
     with pytest.raises((TypeError, ValueError), match=message):
         attempt(make(epochs=1).fit(split.train), split)
+
+
+# Checkpoints
+
+
+def validated(split: Split, folder: Path | None, epochs: int, **options: Any) -> ep.Recommender:
+    options = {"validation": split.tune, "metric": "ndcg@5", **options}
+    return make(epochs=epochs).fit(split.train, checkpoint=folder, **options)
+
+
+@pytest.mark.parametrize("evaluate_every", [1, 2, 3])
+@pytest.mark.parametrize("patience", [1, 2, 99])
+def test_more_epochs_are_as_if_there_had_been_so_many(split: Split, tmp_path: Path, evaluate_every: int, patience: int) -> None:
+    """The last epoch of the shorter fit was evaluated, though it may be none that the longer one evaluates."""
+    options: dict[str, Any] = {"evaluate_every": evaluate_every, "patience": patience}
+    whole = validated(split, None, 10, **options)
+    for first in (4, 5, 7):
+        folder = tmp_path / str(first)
+        shorter = validated(split, folder, first, **options)
+        assert_same(shorter, validated(split, None, first, **options), split)
+        assert_same(shorter, validated(split, folder, first, **options), split)
+        longer = validated(split, folder, 10, **options)
+        assert longer.validation_ is not None
+        assert whole.validation_ is not None
+        assert longer.validation_.values == whole.validation_.values
+        assert longer.validation_.best_epoch == whole.validation_.best_epoch
+        assert_same(longer, whole, split)
+
+
+def test_other_settings_of_validation_are_refused(split: Split, tmp_path: Path) -> None:
+    validated(split, tmp_path, 3)
+    others: dict[str, dict[str, Any]] = {
+        "metric='ndcg@5', got metric='ndcg@3'": {"metric": "ndcg@3"},
+        "every=1, got every=2": {"evaluate_every": 2},
+        "patience=2, got patience=3": {"patience": 3},
+        "other queries": {"validation": split.test},
+    }
+    for message, options in others.items():
+        with pytest.raises(ValueError, match=f"watched with {message}: go on with the same"):
+            validated(split, tmp_path, 4, **options)
+    seen = EarlyStopping(split.tune, "ndcg@5", exclude_seen=False)
+    with pytest.raises(ValueError, match="watched with exclude_seen=True, got exclude_seen=False"):
+        make(epochs=4).fit(split.train, callback=seen, checkpoint=tmp_path)
+
+
+def test_queries_that_differ_in_an_attribute_alone_are_others(split: Split) -> None:
+    queries = split.tune
+    attributes = dict(queries.moments.attributes)
+    values, index = attributes["country"]
+    attributes["country"] = type(attributes["country"])(values, np.where(np.arange(len(index)) == 0, -1, index))
+    other = replace(queries, moments=replace(queries.moments, attributes=attributes))
+    assert EarlyStopping(queries).state() == EarlyStopping(replace(queries)).state() != EarlyStopping(other).state()
+
+
+def test_validation_does_not_go_on_for_a_callback_nor_the_other_way_round(split: Split, tmp_path: Path) -> None:
+    validated(split, tmp_path / "validation", 3)
+    with pytest.raises(ValueError, match="a callback that remembers what it saw .* does not: go on with the same"):
+        make(epochs=4).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "validation")
+    make(epochs=3).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "callback")
+    with pytest.raises(ValueError, match="a callback that remembers nothing, and EarlyStopping.* does: go on with the same"):
+        validated(split, tmp_path / "callback", 4)
+    with pytest.raises(ValueError, match="watched by 1 callbacks .* got 0"):
+        make(epochs=4).fit(split.train, checkpoint=tmp_path / "callback")
+
+
+def test_a_fit_that_put_its_best_epoch_back_cannot_go_on(split: Split, tmp_path: Path) -> None:
+    def fit(epochs: int) -> ep.Recommender:
+        return make(epochs=epochs).fit(split.train, EarlyStopping(split.tune, "ndcg@5", patience=99), checkpoint=tmp_path)
+
+    assert_same(fit(4), fit(4), split)
+    with pytest.raises(ValueError, match=r"ended at epoch 4 with the best epoch's parameters.* give fit\(validation=\.\.\.\)"):
+        fit(5)
+
+
+@pytest.mark.parametrize("ends", ["callback", "tol", "epochs"])
+def test_ctrl_c_is_told_whatever_else_ends_the_fit(split: Split, tmp_path: Path, ends: str) -> None:
+    """And a later call knows that there is nothing to go on with."""
+    pressed: list[int] = []
+
+    def stop(recommender: ep.Recommender, epoch: ep.Epoch) -> bool:
+        if not pressed:
+            pressed.append(epoch.epoch)
+            os.kill(os.getpid(), signal.SIGINT)
+        return ends == "callback"
+
+    settings: dict[str, Any] = {"tol": {"tol": 0.99}, "epochs": {"epochs": 1}}.get(ends, {})
+    models = [make(**settings).fit(split.train, stop, checkpoint=tmp_path).model for _ in range(2)]
+    assert [model.stop_reason_ for model in models] == ["interrupt", ends]  # type: ignore[attr-defined]
+    assert [len(model.history_) for model in models] == [1, 1]  # type: ignore[attr-defined]

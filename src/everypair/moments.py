@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -63,6 +63,17 @@ class Moments:
     catalogue: Ids
     told: np.ndarray
     unknown: dict[str, int] = field(default_factory=dict)
+
+    def content(self) -> Iterator[Any]:
+        """All that it says, for a fingerprint: attributes as the bytes of an Arrow stream."""
+        yield from (self.user, self.items, self.bounds, self.begin, self.end, self.told)
+        for name, (values, index) in self.attributes.items():
+            own = decoded(values).take(pa.array(index, mask=index < 0))
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, pa.schema([pa.field("values", own.type)])) as stream:
+                stream.write_table(pa.table({"values": own}).combine_chunks())
+            yield name
+            yield np.frombuffer(sink.getvalue(), np.uint8)
 
     @classmethod
     def of_events(cls, dataset: Dataset, events: Any = None) -> Moments:

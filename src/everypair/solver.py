@@ -188,7 +188,8 @@ class ICD:
         """Epochs until done; returns the reason for stopping.
 
         That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (``after_epoch``
-        returned True), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once.
+        returned True), or "interrupt": Ctrl-C ends the run after the running sweep, a second one at once. Whoever pressed it is
+        told so, whatever else ended the run in the same epoch.
 
         ``history`` are the epochs that led to the parameters. ``keep`` is called after each epoch that was not cut short, with
         "running" or the reason for stopping, once that is known.
@@ -208,16 +209,20 @@ class ICD:
                 value = self.finite_value()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 progress.update(objective=value.objective)
-                if after_epoch(Epoch(epoch, *value, max(seconds, 0.0))):
+                stop = after_epoch(Epoch(epoch, *value, max(seconds, 0.0)))
+                pressed = interrupted.is_set()
+                if stop:
                     reason = "callback"
-                elif interrupted.is_set():
-                    reason = "interrupt"
                 elif tol > 0 and previous - value.objective < tol * abs(previous):
                     reason = "tol"
+                elif epoch == epochs:
+                    reason = "epochs"
                 else:
-                    reason = "epochs" if epoch == epochs else "running"
-                if complete:
+                    reason = "interrupt" if pressed else "running"
+                if complete:  # an undisturbed run would have ended here too: so says what is kept, or a later call would go on
                     keep(reason)
+                if pressed:
+                    return "interrupt"
                 if reason != "running":
                     return reason
                 previous = value.objective

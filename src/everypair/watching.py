@@ -18,20 +18,26 @@ class Watching:
         stops = [bool(callback(self._recommender, epoch)) for callback in self._callbacks]
         return any(stops)
 
-    def state(self) -> list[Any]:
-        return [callback.state() if hasattr(callback, "resume") else None for callback in self._callbacks]
+    def state(self) -> list[list[Any] | None]:
+        """What each of them knows, in a list of its own: one that remembers nothing has none."""
+        return [[callback.state()] if hasattr(callback, "resume") else None for callback in self._callbacks]
 
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {j: callback.arrays() for j, callback in enumerate(self._callbacks) if hasattr(callback, "arrays")}
         return {f"{j} {name}": array for j, own in arrays.items() for name, array in own.items()}
 
-    def resume(self, model: Any, state: Sequence[Any], arrays: Mapping[str, np.ndarray]) -> None:
-        if len(state) != len(self._callbacks):
-            raise ValueError(
-                f"the fit of the checkpoint was watched by {len(state)} callbacks (validation is one), got {len(self._callbacks)}: "
-                f"go on with the same."
-            )
-        for j, (callback, known) in enumerate(zip(self._callbacks, state, strict=True)):
-            if hasattr(callback, "resume"):
+    def resume(self, model: Any, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
+        known = [] if state is None else state  # of a fit of the model alone
+        if not isinstance(known, list) or len(known) != len(self._callbacks):
+            count = f"{len(known)} callbacks (validation is one)" if isinstance(known, list) else "a callback of the model's own fit"
+            raise ValueError(f"the fit of the checkpoint was watched by {count}, got {len(self._callbacks)}: go on with the same.")
+        for j, (callback, told) in enumerate(zip(self._callbacks, known, strict=True)):
+            remembers = hasattr(callback, "resume")
+            if remembers != isinstance(told, list):
+                before, now = ("remembers nothing", "does") if remembers else ("remembers what it saw (as validation does)", "does not")
+                raise ValueError(
+                    f"the fit of the checkpoint was watched by a callback that {before}, and {callback!r} {now}: go on with the same."
+                )
+            if remembers:
                 own = {name.removeprefix(f"{j} "): array for name, array in arrays.items() if name.startswith(f"{j} ")}
-                callback.resume(self._recommender, known, own)
+                callback.resume(self._recommender, told[0], own)

@@ -104,7 +104,7 @@ def _place(out: Path) -> Iterator[None]:
 
 def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The same with the number of epochs that was best on the tuning part, and what was found there."""
-    from everypair.cli.making import like
+    from everypair.templates import like
 
     for text in split.notes:
         note(text)

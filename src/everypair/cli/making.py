@@ -47,12 +47,6 @@ def recommender(ctx: click.Context) -> Recommender:
     return Recommender(MODELS[name](**options), **told)
 
 
-def like(template: Recommender, **settings: Any) -> Recommender:
-    """The same, not fitted, with other arguments of its model."""
-    model = type(template.model)(**{**template.model.get_params(), **settings})
-    return Recommender(model, template.context, template.item, unit=template.unit, unknown=template.unknown)
-
-
 def splitter(ctx: click.Context, protocol: str | None = None) -> Splitter:
     """The protocol that was asked for, with the options that it takes."""
     options = {key: value for key, value in section_of(ctx, "split").items() if key not in FILES}

@@ -8,6 +8,7 @@ nothing known at a moment is of a later time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -50,6 +51,11 @@ class Queries:
 
     def __len__(self) -> int:
         return len(self.user)
+
+    def content(self) -> Iterator[Any]:
+        """All that decides what is ranked and what was relevant, for a fingerprint."""
+        yield from (self.user, self.bounds, self.relevant, *(self.candidates or ()))
+        yield from self.moments.content()
 
     def take(self, index: np.ndarray) -> Queries:
         """Some of the queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from everypair import validation as check
 from everypair.evaluation import metrics as formulas
 from everypair.evaluation.evaluate import evaluate
 from everypair.evaluation.splits import Queries
+from everypair.fingerprints import fingerprint
 from everypair.models.tower_model import TowerModel
 from everypair.recommender import Recommender
 from everypair.solver import Epoch
@@ -71,11 +73,16 @@ class EarlyStopping:
 
     def _forget(self) -> None:
         self.values: dict[int, float] = {}
-        self._best: dict[str, np.ndarray] = {}
+        self._kept: dict[int, dict[str, np.ndarray]] = {}
+        self._restored = False
 
     @property
     def best_epoch(self) -> int | None:
-        return max(self.values, key=lambda epoch: self.values[epoch], default=None)
+        return _best(self.values)
+
+    def _regular(self, epoch: int) -> bool:
+        """Whether it is evaluated however many epochs there are, and not as the last of them alone."""
+        return epoch % self.every == 0
 
     @property
     def best_value(self) -> float:
@@ -86,39 +93,61 @@ class EarlyStopping:
         model = trained_by_epochs(recommender.model)
         if epoch.epoch == 1:  # of another fit
             self._forget()
-        last = epoch.epoch == model.epochs
-        if epoch.epoch % self.every and not last:
+        last, regular = epoch.epoch == model.epochs, self._regular(epoch.epoch)
+        if not regular and not last:
             return False
         found = evaluate(recommender, self.queries, (self.metric,), exclude_seen=self.exclude_seen)[self.metric]
         self.values[epoch.epoch] = found
-        if self.best_epoch == epoch.epoch:
-            self._best = model.parameters_
+        wanted = self._worth_keeping()
+        self._kept = {old: values for old, values in self._kept.items() if old in wanted}
+        if epoch.epoch in wanted:
+            self._kept[epoch.epoch] = model.parameters_
         since = sum(evaluated > (self.best_epoch or 0) for evaluated in self.values)
-        stop = since >= self.patience
+        stop = regular and since >= self.patience  # a fit of more epochs would not have been evaluated here
         if self.restores and (stop or last):
             self.restore(recommender)
+            self._restored = not stop
         return stop
+
+    def _worth_keeping(self) -> set[int | None]:
+        """The best epoch, and the best one for a fit that goes on with more epochs."""
+        return {self.best_epoch, _best({epoch: value for epoch, value in self.values.items() if self._regular(epoch)})}
 
     def restore(self, recommender: Recommender) -> None:
         """Put the best parameters back into the model; nothing if there was no evaluation yet."""
-        for name, parameter in _parameters(recommender).items() if self._best else ():
-            parameter.load(self._best[name])
+        if self.best_epoch is not None:
+            for name, parameter in _parameters(recommender).items():
+                parameter.load(self._kept[self.best_epoch][name])
 
     def __repr__(self) -> str:
         if not self.values:
             return f"EarlyStopping({self.metric}, not evaluated yet)"
         return f"EarlyStopping({self.metric} {self.best_value:.4f}, best at epoch {self.best_epoch} of {max(self.values)})"
 
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What the values depend on, and when a fit ends by them."""
+        return {
+            "metric": self.metric,
+            "every": self.every,
+            "patience": self.patience,
+            "exclude_seen": bool(self.exclude_seen),
+            "queries": fingerprint(self.queries.content()),
+        }
+
     def state(self) -> dict[str, Any]:
         """What a fit that goes on later needs to know, as JSON takes it; the best parameters apart (see :meth:`arrays`)."""
-        return {"metric": self.metric, "values": [[epoch, value] for epoch, value in self.values.items()]}
+        return {**self._settings, "values": [[epoch, value] for epoch, value in self.values.items()], "restored": self._restored}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The best parameters by name, as ``parameters_`` of the model has them."""
-        return dict(self._best)
+        """The best parameters, as ``parameters_`` of the model has them, by epoch and name."""
+        return {f"{epoch} {name}": value for epoch, values in self._kept.items() for name, value in values.items()}
 
     def resume(self, recommender: Recommender, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         """Go on with a fit that was ended.
+
+        What was evaluated as the last epoch alone is forgotten where there are more epochs now: the fit goes on as one of so many
+        epochs from the start.
 
         Parameters
         ----------
@@ -127,17 +156,39 @@ class EarlyStopping:
         state, arrays
             Of the :class:`EarlyStopping` of that fit, after the same epoch.
         """
-        if state["metric"] != self.metric:
-            raise ValueError(f"the fit was watched by {state['metric']}, got metric={self.metric!r}: go on with the same.")
-        values = {int(epoch): float(value) for epoch, value in state["values"]}
-        done = len(trained_by_epochs(recommender.model).history_)
+        self._check_settings(state)
+        model = trained_by_epochs(recommender.model)
+        values, done = {int(epoch): float(value) for epoch, value in state["values"]}, len(model.history_)
         if values and max(values) > done:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
-        parameters = _parameters(recommender)
-        shapes = {name: np.shape(value) for name, value in arrays.items()}
-        if values and shapes != {name: parameter.shape for name, parameter in parameters.items()}:
-            raise ValueError(f"arrays must be the best parameters of the model ({', '.join(parameters)}), got shapes {shapes}.")
-        self.values, self._best = values, {name: np.array(value) for name, value in arrays.items()}
+        if state["restored"] and done < model.epochs:
+            raise ValueError(
+                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot go on to epoch {model.epochs}: "
+                f"give fit(validation=...) in place of this callback from the start, or epochs={done}."
+            )
+        self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
+        self._kept, self._restored = {}, bool(state["restored"])
+        shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
+        for epoch in self._worth_keeping() - {None}:
+            kept = {name: np.array(arrays[f"{epoch} {name}"]) for name in shapes if f"{epoch} {name}" in arrays}
+            given = {name: value.shape for name, value in kept.items()}
+            if given != shapes:
+                raise ValueError(f"arrays must have the parameters of epoch {epoch}, with shapes {shapes}, got {given}.")
+            self._kept[int(epoch or 0)] = kept
+
+    def _check_settings(self, state: Any) -> None:
+        """Values of other settings are not to be compared."""
+        known = state if isinstance(state, Mapping) else {}
+        for name, now in self._settings.items():
+            before = known.get(name)
+            if before != now:
+                what = "other queries" if name == "queries" else f"{name}={before!r}, got {name}={now!r}"
+                raise ValueError(f"the fit was watched with {what}: go on with the same, or begin anew without its checkpoint.")
+
+
+def _best(values: Mapping[int, float]) -> int | None:
+    """The first epoch with the largest value."""
+    return max(values, key=lambda epoch: values[epoch], default=None)
 
 
 def trained_by_epochs(model: Any) -> TowerModel:

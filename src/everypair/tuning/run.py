@@ -20,6 +20,7 @@ from everypair.evaluation.stopping import trained_by_epochs
 from everypair.progress import Progress
 from everypair.recommender import Recommender
 from everypair.solver import DivergedError
+from everypair.templates import like
 from everypair.tuning.result import Tuning
 from everypair.tuning.spaces import Space, default_space
 from everypair.tuning.studies import STARTUP, fingerprint, fingerprint_of_split, opened, optuna, quiet
@@ -82,9 +83,8 @@ def tune(
 
     Notes
     -----
-    Ctrl-C during a fit ends that trial, which then does not count, and returns what there is, as a fit that is interrupted leaves a
-    model. Elsewhere, the second time, or before the first trial has finished, it is a KeyboardInterrupt; a stored study keeps what
-    there is.
+    Ctrl-C ends the trial that is running, which then does not count, and returns what there is, as a fit that is interrupted leaves
+    a model. Before the first trial has finished, it is a KeyboardInterrupt; a stored study keeps what there is.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def tune(
     search = Search(recommender, split.train, searched, watch, seed, began + limit)
     with quiet(), opened(path, identity) as kept:
         ended = search.run(kept, wanted)
-        return Tuning.of(kept, searched, metric, ended, lambda settings: made(recommender, settings))
+        return Tuning.of(kept, searched, metric, ended, lambda settings: like(recommender, **settings))
 
 
 def _split(dataset: Dataset, protocol: Any) -> Split:
@@ -146,12 +146,6 @@ def _identity(
     }
 
 
-def made(template: Recommender, settings: Mapping[str, Any]) -> Recommender:
-    """A new recommender like the template, with these arguments of its model."""
-    model = type(template.model)(**{**template.model.get_params(), **settings})
-    return Recommender(model, list(template.context), list(template.item), unit=template.unit)
-
-
 class Search:
     """The trials of one call, one after the other."""
 
@@ -170,6 +164,12 @@ class Search:
 
     def run(self, study: Any, wanted: int) -> str:
         """Until so many are finished; returns why it ended: "trials", "timeout" or "interrupt"."""
+        try:
+            return self._run(study, wanted)
+        except KeyboardInterrupt:  # between fits, or the second during one: what is finished is kept all the same
+            return "interrupt"
+
+    def _run(self, study: Any, wanted: int) -> str:
         with Progress(wanted, "tune", "trial") as progress:
             progress.advance(min(self._finished(study), wanted))
             while (finished := self._finished(study)) < wanted:
@@ -180,7 +180,7 @@ class Search:
                 try:
                     ended = self._try(trial, study)
                 except BaseException:
-                    study.tell(trial, state=self._states.FAIL)
+                    study.tell(trial, state=self._states.FAIL, skip_if_finished=True)
                     raise
                 if ended:
                     study.tell(trial, state=self._states.FAIL)
@@ -208,7 +208,7 @@ class Search:
 
     def _try(self, trial: Any, study: Any) -> str | None:
         """Fit, evaluate and tell; returns why it was cut off, if it was."""
-        recommender, stopping = made(self._template, self._space.settings(trial.params)), self._watch()
+        recommender, stopping = like(self._template, **self._space.settings(trial.params)), self._watch()
         epochs = trained_by_epochs(recommender.model).epochs
         cut: list[str] = []
 
