@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -255,6 +257,43 @@ def test_files_that_are_no_study(dataset: ep.Dataset, tmp_path: Path) -> None:
         tune(dataset, study=tmp_path / "other.db")
 
 
+def test_a_database_of_something_else_is_left_as_it_is(dataset: ep.Dataset, tmp_path: Path) -> None:
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        connection.commit()
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match=r"shop\.db is a database of something else, with the tables orders"):
+        tune(dataset, study=file)
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_one_search_at_a_time(dataset: ep.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fcntl")
+    file = tmp_path / "study.db"
+    before, refusals = EarlyStopping.__call__, []
+
+    def meanwhile(self: EarlyStopping, recommender: Any, epoch: Any) -> bool:
+        if not refusals:
+            with pytest.raises(OSError, match=r"study\.db is in use by another search") as caught:
+                tune(dataset, 1, study=file)
+            refusals.append(caught)
+        return before(self, recommender, epoch)
+
+    monkeypatch.setattr(EarlyStopping, "__call__", meanwhile)
+    assert tried(tune(dataset, 2, study=file)) == tried(tune(dataset, 2))
+    assert refusals
+    assert tried(tune(dataset, 2, study=file)) == tried(tune(dataset, 2))
+
+
+def test_a_search_that_is_refused_leaves_no_file(dataset: ep.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everypair.tuning.studies.check_study", lambda path: pytest.fail("at once"))
+    with pytest.raises(pytest.fail.Exception):
+        tune(dataset, study=tmp_path / "study.db")
+    assert not list(tmp_path.iterdir())
+
+
 def test_timeout(dataset: ep.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also between epochs: the trial that is cut off does not count, and is run when the study goes on."""
     whole = tune(dataset, 5)
@@ -296,6 +335,38 @@ def test_ctrl_c_returns_what_there_is(dataset: ep.Dataset, monkeypatch: pytest.M
     calls, at = 0, 1
     with pytest.raises(KeyboardInterrupt):
         tune(dataset, 6)
+
+
+@pytest.mark.parametrize("where", ["ask", "tell"])
+def test_ctrl_c_between_fits(dataset: ep.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str) -> None:
+    """Before the third, or when it has been stored."""
+    before, calls, at = getattr(optuna.Study, where), 0, 3
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at and where != "tell":
+            raise KeyboardInterrupt
+        done = before(*args, **options)
+        if calls == at:
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(optuna.Study, where, interrupted)
+    cut = tune(dataset, 6, study=tmp_path / "study.db")
+    assert cut.stop_reason == "interrupt"
+    assert len(cut.trials) == (3 if where == "tell" else 2)
+    assert tried(tune(dataset, 6, study=tmp_path / "study.db")) == tried(tune(dataset, 6))
+    if where != "tell":
+        calls, at = 0, 1
+        with pytest.raises(KeyboardInterrupt):
+            tune(dataset, 6)
+
+
+def test_what_is_unknown_is_treated_as_the_template_says(dataset: ep.Dataset) -> None:
+    strict = ep.Recommender(ep.MF(epochs=2), unit="event", unknown="error")
+    found = tune(dataset, 1, recommender=strict).recommender
+    assert (found.unit, found.unknown) == ("event", "error")
 
 
 def test_a_failing_trial_is_an_error(dataset: ep.Dataset, tmp_path: Path) -> None:

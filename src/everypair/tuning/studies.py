@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from everypair.data import Dataset
 from everypair.evaluation import Queries
+from everypair.tuning.database import check_study, locked
 
 NAME = "everypair"
 # Trials spread at random before the sampler learns from them: the same however many trials are asked for, so that a study that
@@ -59,24 +60,24 @@ def opened(path: Path | None, identity: Mapping[str, Any]) -> Iterator[Any]:
     if path is None:
         yield library.create_study(direction="maximize", pruner=pruner)
         return
-    storage = _storage(path)
-    try:
-        study = library.create_study(storage=storage, study_name=NAME, direction="maximize", pruner=pruner, load_if_exists=True)
-        _claim(study, path, identity)
-        for trial in study.get_trials(deepcopy=False, states=[library.trial.TrialState.RUNNING]):
-            study.tell(trial.number, state=library.trial.TrialState.FAIL)  # whoever ran it was killed: it is run again
-        yield study
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
+    with locked(path):
+        storage = _storage(path)
+        try:
+            study = library.create_study(storage=storage, study_name=NAME, direction="maximize", pruner=pruner, load_if_exists=True)
+            _claim(study, path, identity)
+            for trial in study.get_trials(deepcopy=False, states=[library.trial.TrialState.RUNNING]):
+                study.tell(trial.number, state=library.trial.TrialState.FAIL)  # whoever ran it was killed: it is run again
+            yield study
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
 
 
 def _storage(path: Path) -> Any:
     from sqlalchemy.engine import URL
     from sqlalchemy.exc import SQLAlchemyError
 
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"study must be a file in a folder that is there, got {str(path)!r}. Make the folder first.")
+    check_study(path)
     url = URL.create("sqlite", database=str(path)).render_as_string().replace("{", "{{").replace("}", "}}")
     try:
         return optuna().storages.RDBStorage(url)
