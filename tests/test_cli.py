@@ -24,9 +24,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.cli import main, selftest
+from everypair.cli import selftest
 from everypair.cli.notation import MODELS, as_text, model_settings, recipe, setting, toml
-from everypair.cli.shell import COMMANDS
+from everypair.cli.shell import COMMANDS, main
 
 MF = ["--model", "mf", "--factors", "2", "--epochs", "2"]
 README = Path(__file__).parent.parent / "README.md"
@@ -76,7 +76,9 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("attributes", ep.Attributes()),
         ("attributes:age, country", ep.Attributes("age", "country")),
         ("attributes:genres,kind=multiple,separator=|", ep.Attributes("genres", kind="multiple", separator="|")),
-        ('attributes:"last, first","separator=,"', ep.Attributes("last, first", separator=",")),
+        ('attributes:"last, first",separator=","', ep.Attributes("last, first", separator=",")),
+        ('attributes:"last, first","a=b","5"" disk",separator=","', ep.Attributes("last, first", "a=b", '5" disk', separator=",")),
+        ('attributes:"separator=," , " a ","",5" disk', ep.Attributes("separator=,", " a ", "", '5" disk')),
         ("attributes:year,kind=bins,bins=5", ep.Attributes("year", kind="bins", bins=5)),
         ("history", ep.History()),
         ("History:last=50,decay=0.9,name=recent", ep.History(last=50, decay=0.9, name="recent")),
@@ -88,14 +90,15 @@ def test_recipes(text: str, made: Any) -> None:
     assert recipe(as_text(made)) == made
 
 
-@given(
-    st.lists(
-        st.text(st.characters(exclude_characters="=\r\n\x00", exclude_categories=["Cs"]), min_size=1).map(str.strip).filter(bool)
-    )
-)
-def test_columns_of_any_name_are_written_and_read(names: list[str]) -> None:
-    made = ep.Attributes(*names)
+NASTY = st.text(st.sampled_from('",= \n\r\tab:|kind')) | st.text()
+
+
+@given(st.lists(NASTY), st.none() | NASTY.filter(bool), NASTY)
+def test_columns_of_any_name_are_written_and_read(names: list[str], separator: str | None, history: str) -> None:
+    made = ep.Attributes(*names, separator=separator)
     assert recipe(as_text(made)) == made
+    assert tomllib.loads(toml({"recommender": {"context": [as_text(made)]}}))["recommender"]["context"] == [as_text(made)]
+    assert recipe(as_text(ep.History(name=history))) == ep.History(name=history)
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,11 @@ def test_columns_of_any_name_are_written_and_read(names: list[str]) -> None:
         ("previous:2", "takes nothing"),
         ("attributes:a,seperator=|", "separator=..."),
         ("history:last=0", "at least 1"),
+        ("attributes:a,,b", "says ''"),
+        ("attributes:a,", "says ''"),
+        ("attributes:my column=3", "says 'my column=3'"),
+        ('attributes:"a', "a quote that is not closed"),
+        ('attributes:"a"b', "something after one that is"),
     ],
 )
 def test_recipes_that_are_none(text: str, words: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from logs import logs
 
 import everypair as ep
-from everypair.cli import main
+from everypair.cli.shell import main
 from everypair.contexts import Description
 from everypair.evaluation import given as given_split
 from everypair.experiments import cost, published, report, reproduce

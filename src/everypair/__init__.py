@@ -1,17 +1,21 @@
 """EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
 
-from everypair import datasets, evaluation, testing, towers
-from everypair.answers import FewerItemsWarning
-from everypair.contexts import Attributes, History, ItemId, Previous, UserId
-from everypair.data import Dataset
-from everypair.features import Features
-from everypair.feedback import Feedback
-from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
-from everypair.recommender import Recommender
-from everypair.rows import Levels
-from everypair.solver import DivergedError, Epoch
-from everypair.storage import load
-from everypair.tuning import tune
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everypair import datasets, evaluation, testing, towers
+    from everypair.answers import FewerItemsWarning
+    from everypair.contexts import Attributes, History, ItemId, Previous, UserId
+    from everypair.data import Dataset
+    from everypair.features import Features
+    from everypair.feedback import Feedback
+    from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
+    from everypair.recommender import Recommender
+    from everypair.rows import Levels
+    from everypair.solver import DivergedError, Epoch
+    from everypair.storage import load
+    from everypair.tuning import tune
 
 __version__ = "0.1.0"
 
@@ -45,3 +49,34 @@ __all__ = [
     "towers",
     "tune",
 ]
+
+# Imported when they are first used: numba, scipy and pyarrow take more than a second, which "everypair --help" need not wait for.
+_SUBMODULES = ("datasets", "evaluation", "testing", "towers")
+_MODULES = {
+    "answers": ("FewerItemsWarning",),
+    "contexts": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "data": ("Dataset",),
+    "features": ("Features",),
+    "feedback": ("Feedback",),
+    "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Separable", "Tucker"),
+    "recommender": ("Recommender",),
+    "rows": ("Levels",),
+    "solver": ("DivergedError", "Epoch"),
+    "storage": ("load",),
+    "tuning": ("tune",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES or name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

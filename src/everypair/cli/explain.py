@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -26,34 +25,23 @@ Examples:
 @JSON
 def explain(model: Path, item: str, user: str | None, request: str | None, picture: Path | None, as_json: bool) -> None:
     """What each feature of the context brings to an item's score in a saved MODEL: the parts add up to it."""
+    from everypair.cli import reading
     from everypair.cli.output import tell
     from everypair.storage import load
 
     if (user is None) == (request is None):
         raise click.UsageError("Give either --user or --request.")
+    try:
+        told = None if request is None else reading.request(request, "--request")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     recommender = load(model)
     dataset = recommender.dataset_
-    known: Any = {"user": _id(user, dataset.users, "--user")} if user is not None else {"request": _object(str(request))}
-    why = recommender.explain(item=_id(item, dataset.items, "--item"), **known)
+    known: Any = {"user": reading.own_ids([user], dataset.users, "--user")[0]} if user is not None else {"request": told}
+    why = recommender.explain(item=reading.own_ids([item], dataset.items, "--item")[0], **known)
     if picture is not None:
         why.save(picture)
     if as_json:
         tell({"item": why.item, "user": why.user, "score": why.score, "contributions": why.table.to_pylist()})
     else:
         click.echo(repr(why))
-
-
-def _id(text: str, known: Any, option: str) -> Any:
-    from everypair.cli.recommend import own_ids
-
-    return own_ids([text], known, option)[0]
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise click.UsageError(f"--request is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise click.UsageError(f'--request must be an object such as {{"country": "DE"}}, got {text}.')
-    return found

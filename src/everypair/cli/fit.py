@@ -20,6 +20,7 @@ Examples:
   everypair fit --config model.toml --epochs 20 --out model/
 Recipes: user, item, previous, attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
 """
+FITS = ("validation", "fit")  # with --validation there are two, each with a folder of its own in that of --checkpoint
 
 
 @click.command(cls=ModelCommand, epilog=EXAMPLES)
@@ -65,17 +66,24 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             raise click.UsageError(
                 f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
             )
+    checkpoint = options["checkpoint"]
+    folders = {name: checkpoint if validation is None else checkpoint / name for name in FITS} if checkpoint is not None else {}
+    if out.resolve() in [folder.resolve() for folder in (checkpoint, *folders.values()) if folder is not None]:
+        raise click.UsageError(f"--out and --checkpoint are both {out}: give two folders.")
     recommender = making.recommender(ctx)
     dataset = making.dataset(ctx)
     began = time.perf_counter()
     found = None
+
+    def kept(name: str) -> dict[str, Any]:
+        return {"checkpoint": folders[name], **({} if options["every"] is None else {"every": options["every"]})} if folders else {}
+
     with _place(out):
         if validation is not None:
             watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
-            recommender, found = _best_epochs(recommender, making.splitter(ctx, validation).split(dataset), watched)
-        kept = {key: options[key] for key in ("checkpoint", "every") if options[key] is not None}
-        recommender.fit(dataset, **kept)
-        _uninterrupted(recommender, f"Nothing was saved to {out}." + (" The same command goes on." if kept else ""))
+            split = making.splitter(ctx, validation).split(dataset)
+            recommender, found = _best_epochs(recommender, split, {**watched, **kept("validation")})
+        _fit(recommender, dataset, kept("fit"))
         seconds = time.perf_counter() - began
         recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
@@ -108,18 +116,19 @@ def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[An
 
     for text in split.notes:
         note(text)
-    trial = like(template).fit(split.train, validation=split.tune, **watched)
-    _uninterrupted(trial, "Nothing was saved.")
+    trial = like(template)
+    _fit(trial, split.train, {"validation": split.tune, **watched})
     stopping: Any = trial.validation_
     found = {"metric": stopping.metric, "epoch": stopping.best_epoch, "value": stopping.best_value}
     return like(template, epochs=stopping.best_epoch), found
 
 
-def _uninterrupted(recommender: Any, otherwise: str) -> None:
-    """Go on, unless Ctrl-C ended the fit."""
-    model = recommender.model
+def _fit(recommender: Any, dataset: Any, options: dict[str, Any]) -> None:
+    """Go on after it, unless Ctrl-C ended it."""
+    model = recommender.fit(dataset, **options).model
     if getattr(model, "stop_reason_", None) == "interrupt":
-        raise KeyboardInterrupt(f"{len(model.history_)} of {model.epochs} epochs were done. {otherwise}")
+        on = " The same command goes on." if "checkpoint" in options else ""
+        raise KeyboardInterrupt(f"{len(model.history_)} of {model.epochs} epochs were done. Nothing was saved.{on}")
 
 
 def _summary(recommender: Any) -> dict[str, Any]:
@@ -142,5 +151,5 @@ def _told(recommender: Any, summary: dict[str, Any]) -> str:
     if summary["validation"]:
         lines.append("best {metric} on what was held out {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
     if summary["objective"]:
-        lines.append("{epochs} epochs, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(**summary))
+        lines.append("{epochs} epoch{s}, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(**summary, s="s" * (summary["epochs"] != 1)))
     return "\n".join([*lines, f"{summary['seconds']:.1f} seconds; saved to {summary['saved']}"])

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from everypair.cli.options import JSON, PATH
+from everypair.cli.shell import note
 
 
 @click.command(epilog="\b\nExamples:\n  everypair inspect model/\n  everypair inspect model/ --toml > model.toml")
@@ -17,12 +18,17 @@ from everypair.cli.options import JSON, PATH
 )
 @click.option("--toml", "as_toml", is_flag=True, help="The model and its recipes, as 'everypair fit --config' takes them.")
 @JSON
-def inspect(model: Path, verify: bool, as_toml: bool, as_json: bool) -> None:
-    """What is in the folder of a saved MODEL: data, model, recipes, arrays, files, and whether they are intact."""
+@click.pass_context
+def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_json: bool) -> None:
+    """What is in the folder of a saved MODEL: data, model, recipes, arrays, files, and whether they are intact.
+
+    Exits with 1 if it cannot be loaded; what is made of classes of your own is shown all the same.
+    """
     from everypair.cli.output import tell
 
     if as_toml and as_json:
         raise click.UsageError("Give one of --toml and --json.")
+    refusal = _refusal(model, verify)
     contents = _contents(model, verify)
     if as_toml:
         click.echo(_toml(contents), nl=False)
@@ -30,12 +36,40 @@ def inspect(model: Path, verify: bool, as_toml: bool, as_json: bool) -> None:
         tell(contents)
     else:
         click.echo(_text(contents))
+    if refusal:
+        note(refusal)
+        ctx.exit(1)
+
+
+def _refusal(path: Path, verify: bool) -> str | None:
+    """Why it cannot be loaded by a command: classes of someone's own. Any other reason is an error."""
+    from everypair.configuration import KNOWN
+    from everypair.folders import Folder
+    from everypair.storage import KIND, VERSION, load
+
+    try:
+        load(path, verify=verify)
+    except ValueError as error:
+        own = _classes(Folder(path, KIND, VERSION).manifest().get("configuration")) - KNOWN.keys()
+        if not own:
+            raise
+        return f"{error} Only Python can load it, with custom=[{', '.join(sorted(own))}]."
+    return None
+
+
+def _classes(value: Any) -> set[str]:
+    """The classes that a part of a configuration names."""
+    if isinstance(value, list):
+        return set().union(*map(_classes, value))
+    if not isinstance(value, dict):
+        return set()
+    return {str(value["class"])} if "class" in value else set().union(*map(_classes, value.values()))
 
 
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
     from everypair.folders import Folder
-    from everypair.storage import KIND, TABLES, VERSION
+    from everypair.storage import KIND, TABLES, VERSION, _table
 
     folder = Folder(path, KIND, VERSION)
     names = tuple(folder.manifest()["files"])
@@ -47,10 +81,12 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "format": manifest["version"],
         "package": manifest["package"],
         "configuration": manifest["configuration"],
-        "users": _rows(payloads["users"]),
-        "items": _rows(payloads["items"]),
+        "users": _table(payloads["users"]).num_rows,
+        "items": _table(payloads["items"]).num_rows,
         "events": len(arrays["events item"]),
-        "attributes": {name: _columns(payloads[name]) for name in TABLES if name in payloads},
+        "attributes": {
+            name: {field.name: str(field.type) for field in _table(payloads[name]).schema} for name in TABLES if name in payloads
+        },
         "dataset": {key: value for key, value in facts["dataset"].items() if key != "notes"},
         "notes": facts["dataset"]["notes"],
         "epochs": len(history),
@@ -63,20 +99,6 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "files": list(manifest["files"].values()),
         "verified": verify,
     }
-
-
-def _arrow(content: bytes) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.open_file(pa.BufferReader(content))
-
-
-def _rows(content: bytes) -> int:
-    return _arrow(content).read_all().num_rows
-
-
-def _columns(content: bytes) -> dict[str, str]:
-    return {field.name: str(field.type) for field in _arrow(content).schema}
 
 
 def _written(value: Any) -> str:
@@ -103,8 +125,8 @@ def _text(contents: dict[str, Any]) -> str:
     for name, columns in contents["attributes"].items():
         lines.append(f"{name:<10} {', '.join(f'{column} ({kind})' for column, kind in columns.items())}")
     if contents["objective"]:
-        told = "training   {epochs} epochs ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
-        lines.append(told.format(**contents))
+        told = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
+        lines.append(told.format(**contents, s="s" * (contents["epochs"] != 1)))
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
     files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"

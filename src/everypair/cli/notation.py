@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import inspect
-import io
 import json
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,13 +30,15 @@ RECIPES: dict[str, type[Recipe]] = {
     "previous": contexts.Previous,
     "history": contexts.History,
 }
+PART = re.compile(r"""\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*(?:,|\Z)""")
 NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for name, cls in RECIPES.items()}}
 
 
 def recipe(text: str) -> Recipe:
     """``"history:last=50,decay=0.9"`` is ``History(last=50, decay=0.9)``, ``"attributes:age"`` is ``Attributes("age")``.
 
-    What comes after the colon is a line of CSV: a column with a comma in its name is quoted.
+    After the colon are columns and options, with commas between them. What is in double quotes is taken as it is (a quote in it is
+    doubled): a name is never an option then, and may hold anything.
     """
     name, colon, rest = text.partition(":")
     if name.strip().lower() not in NAMES:
@@ -48,15 +49,40 @@ def recipe(text: str) -> Recipe:
     several = len(options) < len(takes)
     columns: list[str] = []
     given: dict[str, Any] = {}
-    for part in next(csv.reader([rest], strict=True)) if colon and rest else []:
-        key, equals, value = part.partition("=")
-        if equals and key.strip() in options:
-            given[key.strip()] = value if takes[key.strip()].annotation in ("str", "str | None") else setting(value)
-        elif equals or not several:
-            raise ValueError(f"{text!r} says {part!r}, and {NAMES[name.strip().lower()]} {_takes(several, options)}.")
+    for part in _parts(rest) if colon and rest else []:
+        if part.key in options:
+            given[part.key] = part.value if takes[part.key].annotation in ("str", "str | None") else setting(part.value)
+        elif several and part.is_name:
+            columns.append(part.value)
         else:
-            columns.append(part.strip())
+            raise ValueError(f"{text!r} says {part.text!r}, and {NAMES[name.strip().lower()]} {_takes(several, options)}.")
     return cls(*columns, **given)
+
+
+class Part(NamedTuple):
+    """One of what stands between commas: a name, or an option and its value."""
+
+    text: str
+    key: str | None
+    value: str
+    quoted: bool
+
+    @property
+    def is_name(self) -> bool:
+        return self.key is None and (self.quoted or ("=" not in self.value and self.value != ""))
+
+
+def _parts(text: str) -> list[Part]:
+    found, at = [], 0
+    while at <= len(text):
+        match = PART.match(text, at)
+        if match is None:
+            raise ValueError(f"{text[at:]!r} has a quote that is not closed, or something after one that is: write \"...\", and \"\" for \".")
+        key, quoted, plain = match["key"], match["quoted"], match["plain"]
+        value = plain.strip() if quoted is None else quoted.replace('""', '"')
+        found.append(Part(match[0].removesuffix(",").strip(), key and key.strip(), value, quoted is not None))
+        at = match.end() + (match.end() == len(text) and not match[0].endswith(","))
+    return found
 
 
 def _takes(several: bool, options: list[str]) -> str:
@@ -73,12 +99,16 @@ def as_text(given: Recipe) -> str:
     for option, parameter in inspect.signature(type(given)).parameters.items():
         value = getattr(given, option)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            parts.extend(value)
+            parts.extend(map(_name, value))
         elif value != parameter.default:
-            parts.append(f"{option}={value}")
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(parts)
-    return f"{name}:{line.getvalue()}" if parts else name
+            parts.append(f"{option}={_name(str(value))}")
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _name(text: str) -> str:
+    """As :func:`recipe` reads it: in quotes, where it would be taken for something else."""
+    plain = text == text.strip() != "" and text.isprintable() and not re.search('[",=]', text)
+    return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def setting(text: str) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ Examples:
   everypair recommend model/ --all --out recommendations.parquet
   echo '{"country": "DE", "history": ["v007", "v042"]}' | everypair recommend model/ --requests - --json
 """
-TABLES = (".csv", ".tsv", ".tab", ".gz", ".parquet", ".pq")
 
 
 @click.command(epilog=EXAMPLES)
@@ -47,6 +44,7 @@ def recommend(
     first), and the user's id if there is one.
     """
     from everypair.cli.output import write
+    from everypair.cli.reading import ids_of_file, own_ids, requests_of_file
     from everypair.data.tables import as_table
     from everypair.exporting import table_file
     from everypair.storage import load
@@ -68,7 +66,7 @@ def recommend(
     recommender = load(model)
     dataset = recommender.dataset_
     filters: dict[str, Any] = {
-        name: _ids_of_file(options[name], dataset.item_column, dataset.items)
+        name: ids_of_file(options[name], dataset.item_column, dataset.items)
         for name in ("allow", "deny")
         if options[name] is not None
     } | {"exclude_seen": not options["include_seen"]}
@@ -76,15 +74,15 @@ def recommend(
         recommender.recommend_all(out, n, **filters)
         return
     if options["requests"] is not None:
-        filters["requests"] = _requests(options["requests"])
+        filters["requests"] = requests_of_file(options["requests"])
     elif options["everyone"]:
         filters["users"] = dataset.users.values
     elif users:
         filters["users"] = own_ids(
-            [one for several in users for one in several.split(",") if one.strip()], dataset.users, "--users"
+            [one.strip() for several in users for one in several.split(",") if one.strip()], dataset.users, "--users"
         )
     else:
-        filters["users"] = _ids_of_file(options["users_file"], dataset.user_column, dataset.users)
+        filters["users"] = ids_of_file(options["users_file"], dataset.user_column, dataset.users)
     fallback = "popular" if options["everyone"] else options["fallback"] or "error"
     table = as_table("recommendations", recommender.recommend(n=n, fallback=fallback, **filters))
     if out is None:
@@ -92,54 +90,3 @@ def recommend(
     else:
         with table_file(out) as add:
             add(table)
-
-
-def _text(path: Path) -> str:
-    """A text file, or standard input."""
-    if str(path) == "-":
-        return sys.stdin.read()
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8: {error}. Convert it.") from error
-    except FileNotFoundError:
-        raise FileNotFoundError(f"no such file: {path}.") from None
-
-
-def _ids_of_file(path: Path, column: str, known: Any) -> Any:
-    """Ids one per line, or a column of a table."""
-    from everypair.data.tables import as_table
-    from everypair.data.tables import column as column_of
-
-    if path.suffix.lower() in TABLES:
-        return column_of(as_table(str(path), path, (column,)), column, str(path), "ids")
-    return own_ids(_text(path).splitlines(), known, str(path))
-
-
-def own_ids(texts: list[str], known: Any, what: str) -> list[Any]:
-    """As the data have them: integers or texts."""
-    texts = [text.strip() for text in texts if text.strip()]
-    if not texts:
-        raise ValueError(f"{what} holds no ids.")
-    if known.kind != "integers":
-        return texts
-    try:
-        return [int(text) for text in texts]
-    except ValueError as error:
-        raise ValueError(f"ids of this model are integers, but {what} holds other ones: {error}.") from error
-
-
-def _requests(path: Path) -> list[dict[str, Any]]:
-    """A JSON object per line; empty lines are none."""
-    where, found = "standard input" if str(path) == "-" else str(path), []
-    for number, line in enumerate(_text(path).splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            request = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"line {number} of {where} is not JSON: {error}.") from error
-        if not isinstance(request, dict):
-            raise ValueError(f'line {number} of {where} must be an object such as {{"country": "DE"}}, got {line.strip()[:60]}.')
-        found.append(request)
-    return found

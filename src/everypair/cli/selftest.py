@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from everypair.data import Dataset
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
+EPOCHS = 3  # that are compared with those of the slow way
 SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.parallel)
 
 
@@ -51,29 +53,52 @@ def _recommender(**options: Any) -> Recommender:
     return Recommender(model, context=[ep.UserId(), ep.Attributes("country"), ep.Previous()])
 
 
+def _fitted(recommender: Recommender, log: Dataset) -> Any:
+    """After a fit that Ctrl-C did not end: half of one would be taken for a mistake, or for none."""
+    if recommender.fit(log).model.stop_reason_ == "interrupt":  # type: ignore[attr-defined]
+        raise KeyboardInterrupt
+    return recommender
+
+
+def _objective(letters: reference.Parameters, feedback: Any) -> float:
+    """Pair by pair."""
+    return reference.objective(reference.mf(letters), feedback, WEIGHT, letters, dict.fromkeys(letters, L2)).objective
+
+
 def _falls() -> str | None:
-    objectives = [epoch.objective for epoch in Recommender(_model()).fit(_log()).model.history_]
-    return None if objectives == sorted(objectives, reverse=True) else f"it went {objectives}"
+    """At every epoch, and exactly as far as by steps that look at every pair, one parameter after the other."""
+    feedback = _fitted(Recommender(_model()), _log()).feedback_
+    random = np.random.default_rng(0)
+    letters = {"W": random.normal(0, 0.1, (feedback.shape[0], 4)), "H": random.normal(0, 0.1, (feedback.shape[1], 4))}
+    model = _model(rotate=False).set_params(epochs=EPOCHS).fit(feedback, start=letters)
+    if model.stop_reason_ == "interrupt":
+        raise KeyboardInterrupt
+    order = [(letter, (row, f)) for letter in ("W", "H") for f in range(4) for row in range(len(letters[letter]))]
+    expected = [_objective(letters, feedback)]
+    for _ in range(EPOCHS):
+        letters = reference.coordinate_descent(reference.mf, letters, order, feedback, WEIGHT, dict.fromkeys(letters, L2))
+        expected.append(_objective(letters, feedback))
+    found = [expected[0], *(epoch.objective for epoch in model.history_)]
+    if any(after >= before for before, after in pairwise(found)):
+        return f"it went {found}"
+    return None if np.allclose(found, expected, rtol=1e-9, atol=0) else f"it went {found}, and should have gone {expected}"
 
 
 def _dense() -> str | None:
-    recommender = Recommender(_model()).fit(_log())
-    model = recommender.model
-    letters = model.parameters_
-    dense = reference.objective(reference.mf(letters), recommender.feedback_, WEIGHT, letters, dict.fromkeys(letters, L2)).objective
-    ours = model.history_[-1].objective
+    recommender = _fitted(Recommender(_model()), _log())
+    dense, ours = _objective(recommender.model.parameters_, recommender.feedback_), recommender.model.history_[-1].objective
     return None if np.isclose(ours, dense, rtol=1e-9) else f"{ours} is not {dense}"
 
 
 def _threads() -> str | None:
     log = _log(SHARED)
-    one, two = (_recommender(n_threads=n).fit(log).model.parameters_ for n in (1, 2))
+    one, two = (_fitted(_recommender(n_threads=n), log).model.parameters_ for n in (1, 2))
     other = [name for name in one if not np.array_equal(one[name], two[name])]
     return f"parameters {', '.join(other)} differ" if other else None
 
 
 def _saved() -> str | None:
-    recommender = _recommender().fit(_log())
+    recommender = _fitted(_recommender(), _log())
     users = _log().users.values
     with tempfile.TemporaryDirectory() as folder:
         again = ep.load(recommender.save(f"{folder}/model"), verify=True)
@@ -99,6 +124,5 @@ def warm_up() -> float:
             (ep.Tucker(2, **options), {"context": pair}),
         ]
         for model, recipes in every:
-            fitted = Recommender(model, **recipes).fit(log)
-            fitted.recommend(users=[log.users[0]], n=3)
+            _fitted(Recommender(model, **recipes), log).recommend(users=[log.users[0]], n=3)
     return time.perf_counter() - began

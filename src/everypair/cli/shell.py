@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from everypair.cli import INTERRUPTED
+
 COMMANDS = {
     "fit": "fit",
     "recommend": "recommend",
@@ -22,8 +24,8 @@ COMMANDS = {
     "reproduce": "reproduce",
     "benchmark": "reproduce",
 }  # by name, the file that it is in
-INTERRUPTED = 130
 EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # what is wrong with data, settings or the machine
+OWN = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)  # click's to tell; a reader who has had enough
 
 
 class Shell(click.Group):
@@ -37,21 +39,38 @@ class Shell(click.Group):
             return None
         return getattr(importlib.import_module(f"everypair.cli.{COMMANDS[cmd_name]}"), cmd_name)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **options)
+        except KeyboardInterrupt as error:
+            raise click.exceptions.Exit(INTERRUPTED) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             with _warnings_as_notes():
                 return super().invoke(ctx)
-        except BrokenPipeError:  # whoever reads has had enough
+        except OWN:
             raise
         except KeyboardInterrupt as error:
             if ctx.params.get("debug"):
                 raise
             note(f"interrupted.{f' {error}' if str(error) else ''}", label="")
             ctx.exit(INTERRUPTED)
-        except EXPECTED as error:
+        except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            raise click.ClickException(str(error) or type(error).__name__) from error
+            raise click.ClickException(_told(error)) from error
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; what nobody thought of is named, in a line."""
+    words = str(error)
+    if isinstance(error, MemoryError):
+        return "there is not enough memory" + (f": {words}" if words else "; use less data, or fewer factors.")
+    if isinstance(error, EXPECTED):
+        return words or type(error).__name__
+    first = next((f": {line.strip()}" for line in words.splitlines() if line.strip()), "")
+    return f"unexpected {type(error).__name__}{first} (everypair --debug COMMAND shows where)"
 
 
 def note(text: str, label: str = "note: ") -> None:

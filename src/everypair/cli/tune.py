@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from everypair.cli import INTERRUPTED
 from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of
-from everypair.cli.shell import INTERRUPTED, note
+from everypair.cli.shell import note
 
 EXAMPLES = """\b
 Examples:
