@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shlex
 import shutil
@@ -27,6 +28,9 @@ import everypair as ep
 from everypair.cli import selftest
 from everypair.cli.notation import MODELS, as_text, model_settings, recipe, setting, toml
 from everypair.cli.shell import COMMANDS, main
+from everypair.folders import Folder
+from everypair.solver import ICD
+from everypair.storage import KIND, VERSION
 
 MF = ["--model", "mf", "--factors", "2", "--epochs", "2"]
 README = Path(__file__).parent.parent / "README.md"
@@ -171,6 +175,32 @@ def test_the_command_itself() -> None:
     refused(2, "No such option", "inspect", "model", "--deep")
 
 
+def raising(error: BaseException) -> Any:
+    def function(*args: Any, **options: Any) -> Any:
+        raise error
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (KeyError("files"), "unexpected KeyError: 'files' (everypair --debug COMMAND shows where)"),
+        (RuntimeError("\nodd\nand long"), "unexpected RuntimeError: odd (everypair --debug COMMAND shows where)"),
+        (RecursionError(), "unexpected RecursionError (everypair --debug COMMAND shows where)"),
+        (MemoryError("Unable to allocate 7 TiB"), "there is not enough memory: Unable to allocate 7 TiB"),
+        (MemoryError(), "there is not enough memory; use less data, or fewer factors."),
+        (csv.Error("odd line"), "unexpected Error: odd line (everypair --debug COMMAND shows where)"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_errors_are_a_line(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
+    monkeypatch.setattr("everypair.storage.load", raising(error))
+    result = run("recommend", shop / "model", "--users", "u01")
+    assert (result.exit_code, result.stderr, result.stdout) == (1, f"Error: {told}\n", "")
+    assert run("--debug", "recommend", shop / "model", "--users", "u01").exception is error
+
+
 # fit
 
 
@@ -274,14 +304,44 @@ def test_a_fit_goes_on_from_its_checkpoint(shop: Path, tmp_path: Path) -> None:
     refused(1, "factors was 2, is 3", *arguments, "--factors", "3", "--out", tmp_path / "two")
 
 
-def interrupting(*args: Any, **options: Any) -> Any:
-    raise KeyboardInterrupt
+def test_both_fits_go_on_from_their_checkpoints(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C during the first, then during the second: in the end the model is that of an undisturbed command."""
+    arguments = ["fit", shop / "plays.csv", *MF, "--epochs", "6", "--validation", "leave-last", "--patience", "9"]
+    done(*arguments, "--out", tmp_path / "whole")
+    sweeps, epochs = ICD.sweeps, []
+
+    def pressed(self: ICD) -> Any:
+        epochs.append(len(epochs))
+        if len(epochs) in (3, 8):
+            os.kill(os.getpid(), signal.SIGINT)
+        return sweeps(self)
+
+    monkeypatch.setattr(ICD, "sweeps", pressed)
+    kept = [*arguments, "--checkpoint", tmp_path / "state", "--out", tmp_path / "parts"]
+    for _ in range(2):
+        refused(130, " epochs were done. Nothing was saved. The same command goes on.", *kept)
+    done(*kept)
+    parts, whole = (ep.load(tmp_path / name).model for name in ("parts", "whole"))
+    assert len(epochs) == 6 + 2 + len(whole.history_)  # type: ignore[attr-defined]
+    for name, value in whole.parameters_.items():  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(parts.parameters_[name], value)  # type: ignore[attr-defined]
+    before = len(epochs)
+    done(*kept)
+    assert len(epochs) == before
+
+
+def test_a_model_and_a_checkpoint_in_one_folder_are_refused(shop: Path, tmp_path: Path) -> None:
+    places = ["--out", tmp_path / "m", "--checkpoint", tmp_path / "sub" / ".." / "m"]
+    refused(2, "--out and --checkpoint are both", "fit", shop / "plays.csv", *MF, *places)
+    places = ["--out", tmp_path / "m" / "fit", "--checkpoint", tmp_path / "m", "--validation", "leave-last"]
+    refused(2, "--out and --checkpoint are both", "fit", shop / "plays.csv", *MF, *places)
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_interrupted_fit_leaves_what_there_was(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done("fit", shop / "plays.csv", *MF, "--out", tmp_path / "m")
     before = (tmp_path / "m" / "manifest.json").read_text()
-    monkeypatch.setattr(ep.Recommender, "fit", interrupting)
+    monkeypatch.setattr(ep.Recommender, "fit", raising(KeyboardInterrupt()))
     refused(130, "interrupted", "fit", shop / "plays.csv", *MF, "--epochs", "3", "--out", tmp_path / "m")
     assert (tmp_path / "m" / "manifest.json").read_text() == before
 
@@ -419,6 +479,37 @@ def test_requests(shop: Path, tmp_path: Path) -> None:
     refused(1, "line 2 of standard input is not JSON", "recommend", shop / "model", "--requests", "-", stdin="{}\n{x\n")
     refused(1, "line 1 of standard input must be an object", "recommend", shop / "model", "--requests", "-", stdin="[1]\n")
     refused(1, "says 'town'", "recommend", shop / "model", "--requests", "-", stdin='{"town": "x"}\n')
+    deep = '{"country": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    refused(
+        1,
+        "line 1 of standard input is not JSON that can be read: it is nested",
+        "recommend",
+        shop / "model",
+        "--requests",
+        "-",
+        stdin=deep,
+    )
+    refused(
+        2, "--request is not JSON that can be read: it is nested", "explain", shop / "model", "--item", "v02", "--request", deep
+    )
+
+
+def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    """Other separators are part of ids, and of texts in JSON; so are spaces."""
+    odd = ["a\u2028b", "a\x85b", "a\x0bb", "a\x0cb", "a\rb", " a ", "\u2028"]
+    log = ep.Dataset({"user": odd * 2, "item": odd + odd[1:] + odd[:1]}, {"user": odd, "town": odd})
+    ep.Recommender(ep.MF(2, epochs=1), [ep.UserId()]).fit(log).save(tmp_path / "m")
+    ep.Recommender(ep.FM(2, epochs=1), [ep.Attributes("town")]).fit(log).save(tmp_path / "fm")
+    (tmp_path / "ids").write_bytes("\r\n".join(odd).encode() + b"\n\n")
+    arguments = ["recommend", tmp_path / "m", "-n", "1", "--json", "--include-seen"]
+    for source, stdin in ((tmp_path / "ids", None), ("-", "\n".join(odd))):
+        told = done(*arguments, "--users-file", source, "--allow", tmp_path / "ids", stdin=stdin).stdout.split("\n")
+        assert [json.loads(line)["user"] for line in told if line] == odd
+    requests = "\n".join(
+        json.dumps({"town": town}, ensure_ascii=False) for town in odd if town.isprintable() or ord(max(town)) > 31
+    )
+    assert len(done("recommend", tmp_path / "fm", "-n", "1", "--requests", "-", "--json", stdin=requests).stdout.split("\n")) > 3
+    done("explain", tmp_path / "m", "--user", " a ", "--item", "a\u2028b")
 
 
 def test_filters(shop: Path, tmp_path: Path) -> None:
@@ -610,6 +701,28 @@ def test_damage_is_found_and_named(shop: Path, tmp_path: Path) -> None:
     refused(1, numbers.name, "inspect", folder, "--no-verify")
     refused(1, "manifest.json", "inspect", tmp_path)
     refused(1, "there is no folder", "inspect", tmp_path / "none")
+
+
+def test_folders_that_cannot_be_loaded(shop: Path, tmp_path: Path) -> None:
+    """Though their checksums are right: what is in them makes no sense, or is of a class that a command does not know."""
+    folder = tmp_path / "model"
+    shutil.copytree(shop / "model", folder)
+    stored = Folder(folder, KIND, VERSION)
+    manifest, payloads = stored.open()
+    own = {key: value for key, value in manifest.items() if key in ("package", "configuration", "by_user", "facts", "unknown")}
+    bounds = payloads["index"]["events bounds"]
+    stored.write(own, {**payloads, "index": {**payloads["index"], "events bounds": bounds[::-1].copy()}})
+    refused(1, "does not hold a recommender that can be used", "inspect", folder)
+
+    class Mine(ep.MF):
+        pass
+
+    ep.Recommender(Mine(2, epochs=1)).fit(ep.Dataset(shop / "plays.csv")).save(tmp_path / "mine", custom=[Mine])
+    shown = run("inspect", tmp_path / "mine")
+    assert shown.exit_code == 1
+    assert "'Mine'" in shown.stdout
+    assert "1 epoch (" in shown.stdout
+    assert "Only Python can load it, with custom=[Mine]." in shown.stderr
 
 
 def test_examples_are_not_replaced_unasked(tmp_path: Path) -> None:

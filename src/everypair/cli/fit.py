@@ -151,5 +151,9 @@ def _told(recommender: Any, summary: dict[str, Any]) -> str:
     if summary["validation"]:
         lines.append("best {metric} on what was held out {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
     if summary["objective"]:
-        lines.append("{epochs} epoch{s}, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(**summary, s="s" * (summary["epochs"] != 1)))
+        lines.append(
+            "{epochs} epoch{s}, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(
+                **summary, s="s" * (summary["epochs"] != 1)
+            )
+        )
     return "\n".join([*lines, f"{summary['seconds']:.1f} seconds; saved to {summary['saved']}"])

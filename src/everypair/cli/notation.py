@@ -77,7 +77,9 @@ def _parts(text: str) -> list[Part]:
     while at <= len(text):
         match = PART.match(text, at)
         if match is None:
-            raise ValueError(f"{text[at:]!r} has a quote that is not closed, or something after one that is: write \"...\", and \"\" for \".")
+            raise ValueError(
+                f'{text[at:]!r} has a quote that is not closed, or something after one that is: write "...", and "" for ".'
+            )
         key, quoted, plain = match["key"], match["quoted"], match["plain"]
         value = plain.strip() if quoted is None else quoted.replace('""', '"')
         found.append(Part(match[0].removesuffix(",").strip(), key and key.strip(), value, quoted is not None))
