@@ -651,6 +651,28 @@ def test_settings_that_were_found_are_fitted(shop: Path, tmp_path: Path) -> None
     assert len(ep.load(tmp_path / "m").dataset_) == len(ep.Dataset(shop / "plays.csv"))
 
 
+def test_an_interrupted_search_prints_what_there_is(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two fits."""
+    optuna = pytest.importorskip("optuna")
+    ask, asked = optuna.Study.ask, []
+
+    def pressed(self: Any) -> Any:
+        asked.append(self)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return ask(self)
+
+    monkeypatch.setattr(optuna.Study, "ask", pressed)
+    arguments = ["tune", shop / "plays.csv", *MF, "--space", "factors=2,3", "--trials", "5", "--json"]
+    result = run(*arguments, "--out", tmp_path / "best.toml")
+    assert result.exit_code == 130
+    found = json.loads(result.stdout)
+    assert (found["stop_reason"], len(found["trials"])) == ("interrupt", 2)
+    assert tomllib.loads((tmp_path / "best.toml").read_text())["model"]["name"] == "mf"
+    asked[:] = [None, None]
+    refused(130, "interrupted", *arguments)
+
+
 def test_searches_that_are_refused(shop: Path, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     refused(2, "--space takes NAME=LOW:HIGH", "tune", shop / "plays.csv", *MF, "--space", "factors")

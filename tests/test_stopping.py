@@ -227,13 +227,33 @@ def test_queries_that_differ_in_an_attribute_alone_are_others(split: Split) -> N
 
 def test_validation_does_not_go_on_for_a_callback_nor_the_other_way_round(split: Split, tmp_path: Path) -> None:
     validated(split, tmp_path / "validation", 3)
-    with pytest.raises(ValueError, match="a callback that remembers what it saw .* does not: go on with the same"):
+    with pytest.raises(ValueError, match=r"a callback that remembers what it saw .* does not: go on with the same"):
         make(epochs=4).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "validation")
     make(epochs=3).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "callback")
-    with pytest.raises(ValueError, match="a callback that remembers nothing, and EarlyStopping.* does: go on with the same"):
+    with pytest.raises(ValueError, match=r"a callback that remembers nothing, and EarlyStopping.* does: go on with the same"):
         validated(split, tmp_path / "callback", 4)
-    with pytest.raises(ValueError, match="watched by 1 callbacks .* got 0"):
+    with pytest.raises(ValueError, match=r"watched by 1 callbacks .* got 0"):
         make(epochs=4).fit(split.train, checkpoint=tmp_path / "callback")
+
+
+def test_a_checkpoint_of_the_model_alone(split: Split, tmp_path: Path) -> None:
+    """It goes on for a recommender, unless a callback remembers something else."""
+    feedback = make().fit(split.train).feedback_
+    make(epochs=2).model.fit(feedback, checkpoint=tmp_path / "plain")  # type: ignore[attr-defined]
+    assert_same(make(epochs=3).fit(split.train, checkpoint=tmp_path / "plain"), make(epochs=3).fit(split.train), split)
+
+    class Remembers:
+        def __call__(self, model: Any, epoch: ep.Epoch) -> bool:
+            return False
+
+        def state(self) -> dict[str, Any]:
+            return {}
+
+        def resume(self, model: Any, state: Any, arrays: Any) -> None: ...
+
+    make(epochs=2).model.fit(feedback, callback=Remembers(), checkpoint=tmp_path / "own")  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="a fit of the model alone, with a callback"):
+        make(epochs=3).fit(split.train, Remembers(), checkpoint=tmp_path / "own")
 
 
 def test_a_fit_that_put_its_best_epoch_back_cannot_go_on(split: Split, tmp_path: Path) -> None:

@@ -28,19 +28,22 @@ class Watching:
 
     def resume(self, model: Any, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
         known = [] if state is None else state  # of a fit of the model alone
-        if not isinstance(known, list) or len(known) != len(self._callbacks):
-            count = (
-                f"{len(known)} callbacks (validation is one)" if isinstance(known, list) else "a callback of the model's own fit"
+        if not isinstance(known, list):
+            raise ValueError(
+                "the checkpoint is of a fit of the model alone, with a callback: go on with that, or in another folder."
             )
-            raise ValueError(f"the fit of the checkpoint was watched by {count}, got {len(self._callbacks)}: go on with the same.")
+        if len(known) != len(self._callbacks):
+            raise ValueError(
+                f"the fit of the checkpoint was watched by {len(known)} callbacks (validation is one), got {len(self._callbacks)}: "
+                f"go on with the same."
+            )
         for j, (callback, told) in enumerate(zip(self._callbacks, known, strict=True)):
             remembers = hasattr(callback, "resume")
             if remembers != isinstance(told, list):
-                before, now = (
-                    ("remembers nothing", "does") if remembers else ("remembers what it saw (as validation does)", "does not")
-                )
+                was, now = ("nothing", "does") if remembers else ("what it saw (as validation does)", "does not")
                 raise ValueError(
-                    f"the fit of the checkpoint was watched by a callback that {before}, and {callback!r} {now}: go on with the same."
+                    f"the fit of the checkpoint was watched by a callback that remembers {was}, and {callback!r} {now}: "
+                    f"go on with the same."
                 )
             if remembers:
                 own = {name.removeprefix(f"{j} "): array for name, array in arrays.items() if name.startswith(f"{j} ")}

@@ -20,7 +20,6 @@ Examples:
   everypair fit --config model.toml --epochs 20 --out model/
 Recipes: user, item, previous, attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
 """
-FITS = ("validation", "fit")  # with --validation there are two, each with a folder of its own in that of --checkpoint
 
 
 @click.command(cls=ModelCommand, epilog=EXAMPLES)
@@ -66,24 +65,17 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             raise click.UsageError(
                 f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
             )
-    checkpoint = options["checkpoint"]
-    folders = {name: checkpoint if validation is None else checkpoint / name for name in FITS} if checkpoint is not None else {}
-    if out.resolve() in [folder.resolve() for folder in (checkpoint, *folders.values()) if folder is not None]:
-        raise click.UsageError(f"--out and --checkpoint are both {out}: give two folders.")
+    kept = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
     recommender = making.recommender(ctx)
     dataset = making.dataset(ctx)
     began = time.perf_counter()
     found = None
-
-    def kept(name: str) -> dict[str, Any]:
-        return {"checkpoint": folders[name], **({} if options["every"] is None else {"every": options["every"]})} if folders else {}
-
     with _place(out):
         if validation is not None:
             watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
             split = making.splitter(ctx, validation).split(dataset)
-            recommender, found = _best_epochs(recommender, split, {**watched, **kept("validation")})
-        _fit(recommender, dataset, kept("fit"))
+            recommender, found = _best_epochs(recommender, split, {**watched, **kept["validation"]})
+        _fit(recommender, dataset, kept["fit"])
         seconds = time.perf_counter() - began
         recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
@@ -91,6 +83,16 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
         tell(summary)
     else:
         note(_told(recommender, summary), label="")
+
+
+def _checkpoints(out: Path, folder: Path | None, every: int | None, validated: bool) -> dict[str, dict[str, Any]]:
+    """What each fit is told of its checkpoint: where there are two, each has a folder of its own in the one given."""
+    if folder is None:
+        return {"validation": {}, "fit": {}}
+    places = {name: folder / name if validated else folder for name in ("validation", "fit")}
+    if out.resolve() in (place.resolve() for place in (folder, *places.values())):
+        raise click.UsageError(f"--out and --checkpoint are both {out}: give two folders.")
+    return {name: {"checkpoint": place, **({"every": every} if every is not None else {})} for name, place in places.items()}
 
 
 @contextmanager

@@ -30,7 +30,9 @@ RECIPES: dict[str, type[Recipe]] = {
     "previous": contexts.Previous,
     "history": contexts.History,
 }
-PART = re.compile(r"""\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*(?:,|\Z)""")
+PART = re.compile(
+    r"""(?P<part>\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*)(?P<comma>,|\Z)"""
+)
 NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for name, cls in RECIPES.items()}}
 
 
@@ -74,7 +76,7 @@ class Part(NamedTuple):
 
 def _parts(text: str) -> list[Part]:
     found, at = [], 0
-    while at <= len(text):
+    while True:
         match = PART.match(text, at)
         if match is None:
             raise ValueError(
@@ -82,9 +84,10 @@ def _parts(text: str) -> list[Part]:
             )
         key, quoted, plain = match["key"], match["quoted"], match["plain"]
         value = plain.strip() if quoted is None else quoted.replace('""', '"')
-        found.append(Part(match[0].removesuffix(",").strip(), key and key.strip(), value, quoted is not None))
-        at = match.end() + (match.end() == len(text) and not match[0].endswith(","))
-    return found
+        found.append(Part(match["part"].strip(), key and key.strip(), value, quoted is not None))
+        if not match["comma"]:
+            return found
+        at = match.end()
 
 
 def _takes(several: bool, options: list[str]) -> str:

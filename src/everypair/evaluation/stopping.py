@@ -163,8 +163,8 @@ class EarlyStopping:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
         if state["restored"] and done < model.epochs:
             raise ValueError(
-                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot go on to epoch {model.epochs}: "
-                f"give fit(validation=...) in place of this callback from the start, or epochs={done}."
+                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot go on to epoch "
+                f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
             )
         self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
         self._kept, self._restored = {}, bool(state["restored"])
