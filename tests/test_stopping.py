@@ -200,6 +200,25 @@ def test_more_epochs_are_as_if_there_had_been_so_many(split: Split, tmp_path: Pa
         assert_same(longer, whole, split)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_more_epochs_whatever_the_values(split: Split, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the epoch that was evaluated as the last alone would have ended the longer fit, or was the best of all."""
+    values = np.random.default_rng(seed).random(12)
+
+    def found(recommender: Any, queries: Any, metrics: Any, **options: Any) -> dict[str, float]:
+        return {metrics[0]: float(values[len(recommender.model.history_)])}
+
+    monkeypatch.setattr("everypair.evaluation.stopping.evaluate", found)
+    options: dict[str, Any] = {"evaluate_every": 2, "patience": 2}
+    whole = validated(split, None, 11, **options)
+    for epochs in (3, 5, 6, 11):
+        parts = validated(split, tmp_path, epochs, **options)
+    assert parts.validation_ is not None
+    assert whole.validation_ is not None
+    assert parts.validation_.values == whole.validation_.values
+    assert_same(parts, whole, split)
+
+
 def test_other_settings_of_validation_are_refused(split: Split, tmp_path: Path) -> None:
     validated(split, tmp_path, 3)
     others: dict[str, dict[str, Any]] = {

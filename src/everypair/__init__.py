@@ -68,14 +68,16 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES or name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # which would take any name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES or name in _MODULES:
+            return import_module(f"{__name__}.{name}")
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
