@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     >>> import everypair as ep
     >>> recommender = ep.Recommender(ep.MF(factors=4)).fit(ep.datasets.youtube_like(50, 20, seed=0))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     recommender.save(f"{folder}/model")
+    ...     _ = recommender.save(f"{folder}/model")
     ...     again = ep.load(f"{folder}/model")
     >>> again
     Recommender(MF(factors=4), context=[UserId()], item=[ItemId()])
