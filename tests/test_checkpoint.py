@@ -464,12 +464,12 @@ def test_bytes_and_arrays_in_one_folder(tmp_path: Path) -> None:
             np.testing.assert_array_equal(found.payloads["arrays"][name], array)
     assert len(list((tmp_path / "new").iterdir())) == 3
     entry = found.manifest["files"]["text"]
-    assert entry == {"file": f"text-{entry['sha256']}.bin", "bytes": 4, "sha256": hashlib.sha256(b"text").hexdigest()}
+    assert entry == {"file": f"everypair-text-{entry['sha256']}.bin", "bytes": 4, "sha256": hashlib.sha256(b"text").hexdigest()}
 
 
 def test_files_of_others_are_left_alone(finished: Path) -> None:
-    left = [finished / f".{MANIFEST}.abcdefgh.part", finished / f"parameters-{'0' * 64}.safetensors"]
-    others = [finished / "notes.txt", finished / "parameters.safetensors", finished / f".{MANIFEST}"]
+    left = [finished / f".everypair-{MANIFEST}-abcdefgh.part", finished / f"everypair-parameters-{'0' * 64}.safetensors"]
+    others = [finished / "notes.txt", finished / f"parameters-{'0' * 64}.safetensors", finished / f".{MANIFEST}.x.part"]
     for path in [*left, *others]:
         path.write_text("?")
     ep.MF(2, epochs=3).fit(FEEDBACK, checkpoint=finished)

@@ -713,7 +713,7 @@ def test_what_is_in_a_folder(shop: Path) -> None:
 def test_damage_is_found_and_named(shop: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(shop / "model", folder)
-    (numbers,) = folder.glob("numbers-*")
+    (numbers,) = folder.glob("everypair-numbers-*")
     content = bytearray(numbers.read_bytes())
     content[-1] ^= 1
     numbers.write_bytes(content)

@@ -333,7 +333,7 @@ def test_what_is_allowed_costs_what_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     allowed = np.arange(500) % 7 == 0
     seen = Lists.of([random.integers(0, 500, 30) for _ in range(20)])
     few = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
-    monkeypatch.setattr("everypair.ranking.FEW", 0)
+    monkeypatch.setattr("everypair.ranking.FEW", 10**9)
     many = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
     assert set(scored) == {500, int(allowed.sum())}
     assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,7 +111,7 @@ def test_arrays_are_mapped_and_of_the_format(dataset: ep.Dataset, tmp_path: Path
         base = base.base
     assert type(base).__name__ == "mmap"
     assert not H.flags.writeable
-    (numbers,) = tmp_path.glob("numbers-*.safetensors")
+    (numbers,) = tmp_path.glob("everypair-numbers-*.safetensors")
     np.testing.assert_array_equal(load_file(numbers)["parameter H"], H)
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [
         ".bin", ".bin", ".bin", ".bin", ".json", ".safetensors", ".safetensors"
@@ -289,6 +290,79 @@ def tampered(manifest: dict[str, Any], random: np.random.Generator) -> None:
         return
 
 
+def with_arrays(place: Path, payload: str, changed: dict[str, np.ndarray]) -> None:
+    """The folder with other arrays, and the right checksums."""
+    folder = Folder(place, "recommender", 1)
+    manifest, payloads = folder.open()
+    payloads[payload] |= changed
+    folder.write({name: value for name, value in manifest.items() if name != "files"}, payloads)
+
+
+LIES: dict[str, tuple[str, str, str, Any]] = {
+    "bounds that wrap around": ("MF", "index", "events bounds", lambda b: np.r_[0, 2**63 - 1, -(2**63), -1, b[4:]]),
+    "bounds of bytes": ("MF", "index", "events bounds", lambda b: np.r_[0, 255, 3, b[3:] % 256].astype(np.uint8)),
+    "narrow bounds": ("MF", "index", "events bounds", lambda b: np.r_[0, 2**31 - 1, -(2**31), -1, b[4:]].astype(np.int32)),
+    "items beyond the last": ("MF", "index", "events item", lambda i: i + 1),
+    "rows beyond the last": ("MF", "index", "rows", lambda r: r + 1),
+    "too few rows": ("MF", "index", "rows", lambda r: r[:-3]),
+    "too few levels": ("PARAFAC", "index", "met 0", lambda m: m[:1]),
+    "levels of numbers": ("PARAFAC", "index", "met 0", lambda m: m.astype(np.int64)),
+    "users not met": ("FM by field", "index", "context user met", lambda m: m[:2]),
+    "a flat Gram": ("MF", "numbers", "context gram", lambda g: g[:1]),
+    "times of another length": ("MF", "numbers", "events time", lambda t: t[:-1]),
+    "parameters of another shape": ("MF", "numbers", "parameter H", lambda h: h[:, :-1]),
+    "parameters of another kind": ("FM", "numbers", "parameter W", lambda w: w.astype(np.float64)),
+    "counts of another length": ("CoView", "numbers", "counts", lambda c: c[:-1]),
+    "counts beyond the last": ("CoView", "index", "indices", lambda i: i + 1),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_arrays_that_do_not_fit_are_refused(lie: str, dataset: ep.Dataset, tmp_path: Path) -> None:
+    name, payload, key, change = LIES[lie]
+    fitted(name, dataset).save(tmp_path)
+    array = Folder(tmp_path, "recommender", 1).open().payloads[payload][key]
+    with_arrays(tmp_path, payload, {key: change(array)})
+    with pytest.raises(ValueError, match="does not hold a recommender that can be used"):
+        ep.load(tmp_path)
+
+
+@pytest.mark.parametrize("version", [None, "2", 2.5, [], -3, True])
+def test_a_format_is_a_number(version: Any, dataset: ep.Dataset, tmp_path: Path) -> None:
+    fitted("Popularity", dataset).save(tmp_path)
+    rewritten(tmp_path, version=version)
+    with pytest.raises(ValueError, match="its format cannot be"):
+        ep.load(tmp_path)
+
+
+def test_what_is_claimed_is_not_allocated(dataset: ep.Dataset, tmp_path: Path) -> None:
+    fitted("MF", dataset).save(tmp_path)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest["facts"]["model"]["contexts"] = 10**12
+    rewritten(tmp_path, facts=manifest["facts"])
+    with pytest.raises(ValueError, match="a row for each of 1,000,000,000,000 contexts"):
+        ep.load(tmp_path)
+    fitted("MF", dataset).save(tmp_path)
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": ["x" * 10_000 + f"{j:05}" for j in range(dataset.n_users)]})
+    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    folder = Folder(tmp_path, "recommender", 1)
+    manifest, payloads = folder.open()
+    told = {key: value for key, value in manifest.items() if key != "files"}
+    folder.write(told, {**payloads, "users": sink.getvalue().to_pybytes()})
+    with pytest.raises(ValueError, match="bytes becomes"):
+        ep.load(tmp_path)
+
+
+def test_folders_of_others_are_left_alone(dataset: ep.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "my web app"}')
+    (tmp_path / f"weights-{'0' * 64}.bin").write_text("mine")
+    with pytest.raises(FileExistsError, match="would be overwritten"):
+        fitted("MF", dataset).save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["manifest.json", f"weights-{'0' * 64}.bin"]
+
+
 def rewritten(place: Path, **changed: Any) -> None:
     manifest = {**json.loads((place / "manifest.json").read_text()), **changed}
     manifest.pop("sha256", None)
@@ -313,8 +387,11 @@ def test_what_is_refused(dataset: ep.Dataset, tmp_path: Path) -> None:
     (place / "manifest.json").write_text("[1, 2")
     with pytest.raises(ValueError, match=r"manifest\.json is not JSON"):
         ep.load(place)
+    with pytest.raises(FileExistsError, match="is not of a recommender, and would be overwritten"):
+        recommender.save(place)
+    (place / "manifest.json").unlink()
     recommender.save(place)
-    (numbers,) = place.glob("numbers-*")
+    (numbers,) = place.glob("everypair-numbers-*")
     numbers.unlink()
     with pytest.raises(ValueError, match=r"numbers-.* is missing, and the manifest names it"):
         ep.load(place)

@@ -76,6 +76,15 @@ class Checkpoint:
         if not self._folder.exists:
             return None
         manifest, payloads = self._folder.open()
+        try:
+            return self._state(manifest, payloads, identity, epochs)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            path = self._folder.path
+            raise ValueError(
+                f"{path} does not hold a checkpoint that can be used ({error!r}). Delete it to start afresh."
+            ) from error
+
+    def _state(self, manifest: Mapping[str, Any], payloads: Mapping[str, Any], identity: Identity, epochs: int) -> State:
         differences = list(identity.differences(Identity(manifest["facts"], manifest["fingerprints"])))
         if differences:
             raise ValueError(

@@ -51,7 +51,7 @@ def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Pat
     """A place to write to, which takes the place of ``path`` (or of what ``final`` then says) when all is written, not before."""
     with told(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".everypair-{path.name}-", suffix=".part")
         os.close(handle)
         temporary = Path(name)
         try:

@@ -24,8 +24,8 @@ except ImportError:  # not on this platform
 
 MANIFEST = "manifest.json"
 ARRAYS, BYTES = ".safetensors", ".bin"
-PAYLOAD = r"[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
-REMOVABLE = re.compile(rf"{PAYLOAD}|\.({PAYLOAD}|manifest\.json|[a-z_]+)\.[^.]+\.part")
+PAYLOAD = r"everypair-[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
+OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # nobody else names files so
 DTYPES = {"F64": "<f8", "I64": "<i8", "U64": "<u8", "F32": "<f4", "I32": "<i4", "BOOL": "|b1", "U8": "|u1"}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
@@ -71,6 +71,7 @@ class Folder:
         """Put these in place of what there is."""
         self.make()
         with self._alone():
+            self._refuse_others()
             try:
                 files = {name: self._store(name, payload) for name, payload in payloads.items()}
                 whole = {"kind": self.kind, "version": self.version, **manifest, "files": files}
@@ -97,24 +98,36 @@ class Folder:
     def _store(self, name: str, payload: Payload) -> dict[str, Any]:
         suffix = BYTES if isinstance(payload, bytes) else ARRAYS
         digest, size = hashlib.sha256(), 0
-        with writing(self.path / name, self._named(name, suffix, digest)) as temporary, temporary.open("wb") as file:
+        with (
+            writing(self.path / name, lambda: self.path / _payload_name(name, suffix, digest)) as temporary,
+            temporary.open("wb") as file,
+        ):
             for part in [payload] if isinstance(payload, bytes) else _safetensors(payload):
                 digest.update(part)
                 file.write(part)
                 size += memoryview(part).nbytes
-        return {"file": f"{name}-{digest.hexdigest()}{suffix}", "bytes": size, "sha256": digest.hexdigest()}
+        return {"file": _payload_name(name, suffix, digest), "bytes": size, "sha256": digest.hexdigest()}
 
-    def _named(self, name: str, suffix: str, digest: Any) -> Any:
-        return lambda: self.path / f"{name}-{digest.hexdigest()}{suffix}"
+    def _refuse_others(self) -> None:
+        """An error if the folder holds something else, which would be overwritten."""
+        if not self.exists:
+            return
+        manifest, kind = self.path / MANIFEST, None
+        with suppress(ValueError, RecursionError, AttributeError):
+            kind = json.loads(manifest.read_bytes()).get("kind")
+        if kind != self.kind:
+            raise FileExistsError(
+                f"{manifest} is not of a {self.kind}, and would be overwritten. Choose another folder, or delete it."
+            )
 
     def _tidy(self) -> None:
         """Remove what the manifest does not name: payloads of before, and what a crash left half written."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            kept = {MANIFEST}
-            if (self.path / MANIFEST).exists():
-                kept |= {entry["file"] for entry in json.loads((self.path / MANIFEST).read_bytes())["files"].values()}
+            kept = set()
+            if self.exists:
+                kept = {entry["file"] for entry in json.loads((self.path / MANIFEST).read_bytes())["files"].values()}
             for path in self.path.iterdir():
-                if path.name not in kept and REMOVABLE.fullmatch(path.name):
+                if path.name not in kept and OURS.fullmatch(path.name):
                     path.unlink(missing_ok=True)
 
     @property
@@ -157,12 +170,18 @@ class Folder:
             kind = manifest.get("kind") if isinstance(manifest, dict) else None
             raise self.refused(path, f"not the manifest of a {self.kind}" + (f", but of a {kind}" if kind else ""))
         version = manifest.get("version")
-        if isinstance(version, int) and version > self.version:
+        if type(version) is not int or version < 1:
+            raise self.refused(path, f"damaged: its format cannot be {version!r}")
+        if version > self.version:
             raise ValueError(
                 f"{path} has format {version}, and this version of everypair reads {self.version} and older ones: use the version "
                 f"that wrote it, or a later one."
             )
-        if manifest.pop("sha256", None) != _checksum(manifest):
+        try:
+            right = manifest.pop("sha256", None) == _checksum(manifest)
+        except RecursionError:
+            right = False
+        if not right:
             raise self.refused(path, "damaged: its checksum does not fit its text")
         return manifest
 
@@ -179,9 +198,9 @@ class Folder:
     def checked(self, entry: Any, verify: bool) -> Path:
         """The file of a payload, if it is there and of its size, and if asked for, of its checksum."""
         try:
-            file, size, sha256 = entry["file"], entry["bytes"], entry["sha256"]
+            file, size, sha256 = entry["file"], int(entry["bytes"]), str(entry["sha256"])
             named = re.fullmatch(PAYLOAD, file) is not None
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self.refused(self.path / MANIFEST, "damaged: it does not say which files belong to it") from error
         path = self.path / file
         if not named:
@@ -198,6 +217,10 @@ class Folder:
 
     def refused(self, path: Path, why: str) -> ValueError:
         return ValueError(f"{path} is {why}. Bring back a copy of the {self.kind}, or delete {self.path}.")
+
+
+def _payload_name(name: str, suffix: str, digest: Any) -> str:
+    return f"everypair-{name}-{digest.hexdigest()}{suffix}"
 
 
 def _files(manifest: Mapping[str, Any]) -> list[tuple[str, Any]]:

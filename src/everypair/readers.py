@@ -193,9 +193,16 @@ class VectorReader(Reader):
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         parameters = {key.removeprefix(PARAMETER): array for key, array in stored.numbers.items() if key.startswith(PARAMETER)}
         history = [Epoch(**epoch) for epoch in stored.facts["history"]]
-        shape = (int(stored.facts["contexts"]), n_items)
+        shape = (self._stored_contexts(int(stored.facts["contexts"]), parameters), n_items)
         self.model._restore(shape, self.tower_columns(columns), parameters, history, str(stored.facts["stop_reason"]))
-        self.keep_contexts(stored.numbers["context gram"], float(stored.facts["weight of contexts"]))
+        gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
+        if gram.shape != (K, K) or gram.dtype != np.float64:
+            raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
+        self.keep_contexts(gram, float(stored.facts["weight of contexts"]))
+
+    def _stored_contexts(self, n: int, parameters: Mapping[str, np.ndarray]) -> int:
+        """How many contexts the fit had, as far as anything is made for each of them."""
+        return n
 
     # how the columns of a description are those of the towers
 
@@ -281,7 +288,15 @@ class FactorizationReader(VectorReader):
 
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         super().restore(stored, columns, n_items)
+        (levels,) = _levels(columns["context"] or {}, self.model)
         self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
+        if len(self.rows) != levels.n + 1:
+            raise ValueError(f"there must be a row for each of {levels.n:,} levels and one for none, got {len(self.rows):,}.")
+
+    def _stored_contexts(self, n: int, parameters: Mapping[str, np.ndarray]) -> int:
+        if parameters["W"].ndim != 2 or len(parameters["W"]) != n:
+            raise ValueError(f"there must be a row for each of {n:,} contexts, got shape {parameters['W'].shape}.")
+        return n
 
     def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
         return {}
@@ -315,7 +330,10 @@ class TensorReader(VectorReader):
 
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         super().restore(stored, columns, n_items)
-        self.met = [np.asarray(stored.index[f"met {j}"], bool) for j in range(len(columns["context"] or ()))]
+        levels = _levels(columns["context"] or {}, self.model)
+        self.met = [stored.index[f"met {j}"] for j in range(len(levels))]
+        if any(met.dtype != bool or met.shape != (column.n + 1,) for met, column in zip(self.met, levels, strict=True)):
+            raise ValueError("there must be a truth value for each level of each column and one for none.")
 
     def tower_columns(self, columns: Mapping[str, Columns | None]) -> dict[str, Any]:
         levels = _levels(columns["context"] or {}, self.model)
@@ -364,12 +382,9 @@ class CoViewReader(CountReader):
         return Stored(numbers, {"indices": counts.indices, "indptr": counts.indptr, "previous": self.model.previous_}, {})
 
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
-        indptr, indices = (np.array(stored.index[name]) for name in ("indptr", "indices"))
-        counts = np.array(stored.numbers["counts"], np.float64)
-        check_index(indptr, 0, len(indices) + 1)
-        check_index(indices, 0, n_items)
-        if len(counts) != len(indices) or indptr[:1] != [0] or indptr[-1] != len(indices) or np.any(np.diff(indptr) < 0):
-            raise ValueError("the stored counts are damaged: their rows do not fit together.")
+        indices = np.array(check_index(stored.index["indices"], 0, n_items))
+        indptr = np.array(check_bounds(stored.index["indptr"], len(stored.index["indptr"]) - 1, len(indices)))
+        counts = np.array(_of_length(stored.numbers["counts"], len(indices)), np.float64)
         self.model.counts_ = sp.csr_array((counts, indices, indptr), shape=(len(indptr) - 1, n_items))
         self.model.share_ = _of_length(stored.numbers["share"], n_items)
         self.model.previous_ = check_index(stored.index["previous"], -1, len(indptr) - 1)
@@ -434,7 +449,15 @@ def check_index(index: np.ndarray, low: int, high: int) -> np.ndarray:
     return index
 
 
+def check_bounds(bounds: np.ndarray, n: int, end: int) -> np.ndarray:
+    """Where each of n parts begins, and the end of the last one, if they are that."""
+    check_index(bounds, 0, end + 1)
+    if len(bounds) != n + 1 or bounds[0] != 0 or bounds[-1] != end or np.any(bounds[1:] < bounds[:-1]):
+        raise ValueError(f"stored bounds must rise from 0 to {end}, one for each of {n} parts and one more: they are damaged.")
+    return bounds
+
+
 def _of_length(numbers: np.ndarray, n: int) -> np.ndarray:
-    if numbers.shape != (n,):
-        raise ValueError(f"stored numbers must be {n}, one per item, got shape {numbers.shape}: they are damaged.")
+    if numbers.shape != (n,) or numbers.dtype.kind != "f":
+        raise ValueError(f"stored numbers must be {n}, got {numbers.dtype} of shape {numbers.shape}: they are damaged.")
     return numbers

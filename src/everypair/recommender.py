@@ -399,7 +399,7 @@ class Recommender:
         """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of vectors) and ``rank``."""
         served = self._fitted
         vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
-        met = served.items.known(Catalogue.of(served.dataset))
+        met = served.items_met
         return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, met, items, n)
 
     def similar_users(self, users: Any, n: int = 10) -> Any:

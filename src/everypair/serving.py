@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everypair.contexts import Catalogue, Description, ItemId, Recipe
+from everypair.contexts import Catalogue, Description, IdField, ItemId, Recipe
 from everypair.data import Dataset
 from everypair.feedback import Feedback
 from everypair.foldin import Past
@@ -113,6 +113,15 @@ class Served:
             name = type(self.reader.model).__name__
             raise ValueError(f"{name} counts: it has no vectors. Use MF, FM or another model with factors.")
         return self.reader
+
+    @property
+    def items_met(self) -> np.ndarray:
+        """Items of which training saw anything: an event, where their ids are told apart, or an attribute."""
+        rows = Catalogue.of(self.dataset)
+        by_field = [
+            self.popularity > 0 if isinstance(field, IdField) else field.known(rows) for field in self.items.fields.values()
+        ]
+        return np.any(by_field, axis=0)
 
     def without_rows(self) -> dict[str, Any]:
         """The columns of both sides, of no rows."""

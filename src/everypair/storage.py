@@ -19,6 +19,7 @@ from everypair import readers
 from everypair.configuration import built, classes, described
 from everypair.contexts import Catalogue, Description
 from everypair.data import Dataset, Ids
+from everypair.data.dataset import REPEATS
 from everypair.folders import Folder
 from everypair.models.base import Model
 from everypair.moments import Moments
@@ -28,10 +29,12 @@ from everypair.serving import ItemColumns, Served
 
 KIND, VERSION = "recommender", 1
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
-FACTS = (
-    "repeats", "timestamp", "time_unit", "time_counts", "user_column", "item_column", "weight_column", "rating", "at_least",
-    "frame", "notes",
-)  # fmt: skip
+NONE = type(None)
+FACTS: dict[str, tuple[type, ...]] = {
+    "repeats": (str,), "timestamp": (str, NONE), "time_unit": (str, NONE), "time_counts": (bool,), "user_column": (str,),
+    "item_column": (str,), "weight_column": (str, NONE), "rating": (str, NONE), "at_least": (int, float, NONE),
+    "frame": (str, NONE), "notes": (list,),
+}  # fmt: skip
 UNREADABLE = (
     KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, OSError,
     pa.ArrowException,
@@ -80,7 +83,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     >>> import everypair as ep
     >>> recommender = ep.Recommender(ep.MF(factors=4)).fit(ep.datasets.youtube_like(50, 20, seed=0))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     recommender.save(f"{folder}/model")
+    ...     _ = recommender.save(f"{folder}/model")
     ...     again = ep.load(f"{folder}/model")
     >>> again
     Recommender(MF(factors=4), context=[UserId()], item=[ItemId()])
@@ -113,8 +116,8 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     reader = readers.reader(model)
     reader.check(recommender.context, recommender.item)
     popularity = numbers["popularity"]
-    if popularity.shape != (dataset.n_items,):
-        raise ValueError(f"popularity must be {dataset.n_items} numbers, got shape {popularity.shape}.")
+    if popularity.shape != (dataset.n_items,) or popularity.dtype.kind != "f":
+        raise ValueError(f"popularity must be {dataset.n_items} numbers, got {popularity.dtype} of shape {popularity.shape}.")
     served = Served(dataset, recipes, contexts, items, reader, popularity, bool(manifest["by_user"]))
     reader.restore(Stored(numbers, index, facts["model"]), served.without_rows(), dataset.n_items)
     if isinstance(reader, VectorReader):
@@ -137,20 +140,21 @@ def _dataset_restored(
     facts: Mapping[str, Any], numbers: Mapping[str, np.ndarray], index: Mapping[str, np.ndarray], tables: Mapping[str, bytes]
 ) -> Dataset:
     dataset = object.__new__(Dataset)
-    for name in FACTS:
+    for name, kinds in FACTS.items():
+        if not isinstance(facts[name], kinds) or (isinstance(facts[name], bool) and bool not in kinds):
+            raise ValueError(f"{name} of the dataset cannot be {facts[name]!r}.")
         setattr(dataset, name, facts[name])
+    if dataset.repeats not in REPEATS or not all(isinstance(note, str) for note in dataset.notes):
+        raise ValueError("what is said of the dataset makes no sense.")
     for name in ("users", "items"):
         setattr(dataset, name, Ids.restored(_table(tables[name])["id"]))
-    bounds, item = index["events bounds"], index["events item"]
-    if bounds.shape != (dataset.n_users + 1,) or bounds[0] != 0 or bounds[-1] != len(item) or np.any(np.diff(bounds) < 0):
-        raise ValueError("the bounds of users' events do not fit together.")
-    readers.check_index(item, 0, dataset.n_items)
-    dataset.bounds, dataset.item = bounds, item
-    dataset.user = np.repeat(np.arange(dataset.n_users, dtype=np.int32), np.diff(bounds))
+    item = readers.check_index(index["events item"], 0, dataset.n_items)
+    dataset.bounds, dataset.item = readers.check_bounds(index["events bounds"], dataset.n_users, len(item)), item
+    dataset.user = np.repeat(np.arange(dataset.n_users, dtype=np.int32), np.diff(dataset.bounds))
     for name in ("time", "weight"):
         array = numbers.get(f"events {name}")
-        if array is not None and array.shape != item.shape:
-            raise ValueError(f"there must be a {name} for each event.")
+        if array is not None and (array.shape != item.shape or array.dtype.kind not in "if"):
+            raise ValueError(f"there must be a {name} for each event, a number, got {array.dtype} {array.shape}.")
         setattr(dataset, name, array)
     for name, n in zip(TABLES, (dataset.n_users, dataset.n_items, len(item)), strict=True):
         table = _table(tables[name]) if name in tables else pa.table({})
@@ -170,4 +174,6 @@ def _arrow(table: pa.Table) -> bytes:
 def _table(content: bytes) -> pa.Table:
     table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
     table.validate(full=True)  # what it says of itself may be wrong, though its checksum is right
+    if table.nbytes > 2 * len(content) + 1024:  # none is ever compressed here
+        raise ValueError(f"a table of {len(content):,} bytes becomes {table.nbytes:,}.")
     return table

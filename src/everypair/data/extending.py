@@ -141,7 +141,7 @@ def _like(schema: pa.Schema, table: pa.Table, n: int, argument: str) -> pa.Table
     """The columns of a schema: missing where the table has none, of its types where they can be."""
     columns = {}
     for field in schema:
-        if field.name not in table.column_names:
+        if field.name not in table.column_names or pa.types.is_null(field.type):  # of which there was nothing to learn
             columns[field.name] = pa.nulls(n, field.type)
             continue
         try:
