@@ -147,7 +147,7 @@ def _dataset_restored(
     if dataset.repeats not in REPEATS or not all(isinstance(note, str) for note in dataset.notes):
         raise ValueError("what is said of the dataset makes no sense.")
     for name in ("users", "items"):
-        setattr(dataset, name, Ids.restored(_table(tables[name])["id"]))
+        setattr(dataset, name, Ids.restored(table_of(tables[name])["id"]))
     item = readers.check_index(index["events item"], 0, dataset.n_items)
     dataset.bounds, dataset.item = readers.check_bounds(index["events bounds"], dataset.n_users, len(item)), item
     dataset.user = np.repeat(np.arange(dataset.n_users, dtype=np.int32), np.diff(dataset.bounds))
@@ -157,7 +157,7 @@ def _dataset_restored(
             raise ValueError(f"there must be a {name} for each event, a number, got {array.dtype} {array.shape}.")
         setattr(dataset, name, array)
     for name, n in zip(TABLES, (dataset.n_users, dataset.n_items, len(item)), strict=True):
-        table = _table(tables[name]) if name in tables else pa.table({})
+        table = table_of(tables[name]) if name in tables else pa.table({})
         if table.num_columns and len(table) != n:
             raise ValueError(f"{name} must have {n} rows, got {len(table)}.")
         setattr(dataset, name, table)
@@ -171,7 +171,7 @@ def _arrow(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def _table(content: bytes) -> pa.Table:
+def table_of(content: bytes) -> pa.Table:
     table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
     table.validate(full=True)  # what it says of itself may be wrong, though its checksum is right
     if table.nbytes > 2 * len(content) + 1024:  # none is ever compressed here

@@ -69,7 +69,7 @@ def _classes(value: Any) -> set[str]:
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
     from everypair.folders import Folder
-    from everypair.storage import KIND, TABLES, VERSION, _table
+    from everypair.storage import KIND, TABLES, VERSION, table_of
 
     folder = Folder(path, KIND, VERSION)
     names = tuple(folder.manifest()["files"])
@@ -81,11 +81,11 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "format": manifest["version"],
         "package": manifest["package"],
         "configuration": manifest["configuration"],
-        "users": _table(payloads["users"]).num_rows,
-        "items": _table(payloads["items"]).num_rows,
+        "users": table_of(payloads["users"]).num_rows,
+        "items": table_of(payloads["items"]).num_rows,
         "events": len(arrays["events item"]),
         "attributes": {
-            name: {field.name: str(field.type) for field in _table(payloads[name]).schema} for name in TABLES if name in payloads
+            name: {field.name: str(field.type) for field in table_of(payloads[name]).schema} for name in TABLES if name in payloads
         },
         "dataset": {key: value for key, value in facts["dataset"].items() if key != "notes"},
         "notes": facts["dataset"]["notes"],
