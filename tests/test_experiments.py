@@ -147,6 +147,8 @@ def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     written = json.loads((out / "results.json").read_text())
     assert written["scale"]["trials"] == 1
     assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.json"]
+    again = run("reproduce", "--quick", "--out", str(out), "--trials", "1", "--json")
+    assert json.loads(again.stdout)["scale"] == written["scale"]
 
 
 @pytest.mark.parametrize(
@@ -254,6 +256,8 @@ def test_the_benchmark_of_published_splits(tmp_path: Path, monkeypatch: pytest.M
         for name, figures in row.published.items():
             assert name in done.stdout
             assert f"{figures[0]:.4f}" in done.stdout
+    told = run("benchmark", "quality", "--data", str(tmp_path), "--trials", "1", "--rows", rows[0].name, "--json")
+    assert [result["row"] for result in json.loads(told.stdout)] == [rows[0].name]
 
 
 def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:

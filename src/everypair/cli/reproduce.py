@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from everypair.cli.options import JSON
+
 
 @click.command(epilog="Example: everypair reproduce --quick --out report/")
 @click.option(
@@ -30,11 +32,13 @@ import click
 @click.option("--factors", type=click.IntRange(1), help="Dimensions k of MF and FM.")
 @click.option("--trials", type=click.IntRange(1), help="Settings tried per model and scenario.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: Any) -> None:
+@JSON
+def reproduce(data: str, path: Path | None, quick: bool, out: Path, as_json: bool, **changed: Any) -> None:
     """Run the experiments of the paper: cold-start, offline and instant recommendation, and the computational cost.
 
     Prints tables, and writes OUT/index.html (a page with pictures) and OUT/results.json.
     """
+    from everypair.cli.output import tell
     from everypair.experiments import sources
     from everypair.experiments.report import page, terminal
     from everypair.experiments.reproduce import DEFAULT, QUICK, reproduce, steps
@@ -55,7 +59,7 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, **changed: A
         raise
     written.complete(results)
     write_atomically(out / "index.html", page(results))
-    click.echo(terminal(results))
+    tell(results) if as_json else click.echo(terminal(results))
     click.echo(f"Report: {out / 'index.html'}", err=True)
 
 
@@ -75,11 +79,13 @@ def benchmark() -> None:
 @click.option("--trials", type=click.IntRange(1), help="Settings tried per data set.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int) -> None:
+@JSON
+def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int, as_json: bool) -> None:
     """Published train/test splits: our figures beside published ones.
 
     Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
     """
+    from everypair.cli.output import tell
     from everypair.experiments import published
     from everypair.files import Results
     from everypair.progress import Progress
@@ -94,8 +100,8 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
                     written.keep(results)
                 results.append(published.run(row, data, trials, seed, progress.step))
     except KeyboardInterrupt:
-        click.echo(published.terminal(results))
+        tell(results) if as_json else click.echo(published.terminal(results))
         raise
     if written is not None:
         written.complete(results)
-    click.echo(published.terminal(results))
+    tell(results) if as_json else click.echo(published.terminal(results))
