@@ -39,7 +39,7 @@ def events(folder: Path | None) -> ep.Dataset:
 
 
 def everyone(dataset: ep.Dataset, runs: int) -> None:
-    from implicit.als import AlternatingLeastSquares
+    from implicit.als import AlternatingLeastSquares  # type: ignore[import-untyped]
 
     recommender = ep.Recommender(ep.MF(factors=64, epochs=3)).fit(dataset)
     seen = sp.csr_matrix((np.ones(len(dataset), np.float32), (dataset.user, dataset.item)), (dataset.n_users, dataset.n_items))
