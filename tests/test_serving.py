@@ -302,6 +302,8 @@ def test_an_empty_cell_says_nothing(dataset: ep.Dataset) -> None:
     said = recommender.recommend(requests=[{"user": user}, {"country": "DE"}], n=3)
     for make in (pd.DataFrame, pl.DataFrame):
         frame = make({"user": [user, None], "country": [None, "DE"]})
+        numbers = make({"user": [user, user], "country": [float("nan"), None]})
+        assert len({row["item"] for row in nw_rows(recommender.recommend(requests=numbers, n=3))}) == 3
         assert [row["item"] for row in nw_rows(recommender.recommend(requests=frame, n=3))] == said["item"].to_pylist()
     numbered = ep.Recommender(ep.MF(2, epochs=1)).fit(ep.Dataset({"user": [1, 1, 2], "item": [1, 2, 3]}))
     frame = pd.DataFrame({"user": [1, None], "history": [None, [3]]})  # whose users are floats
@@ -358,6 +360,12 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "vectors of contexts": (
         lambda r, d: ep.Recommender(ep.Separable(ep.towers.Embedding(2), ep.towers.Embedding(2))).fit(d),
         r"a vector for each context of the fit.*Embedding\(2, 'user'\)",
+    ),
+    "vectors of items": (
+        lambda r, d: ep.Recommender(
+            ep.Separable(ep.towers.Embedding(2, "user"), ep.towers.Embedding(2)), item=[ep.Attributes("category")]
+        ).fit(d),
+        r"a vector for each item.*add ItemId\(\)",
     ),
     "nothing known": (lambda r, d: r.context_vectors(requests=[{}]), "MF can say nothing about 1 of 1"),
     "a checkpoint of counts": (lambda r, d: ep.Recommender(ep.Popularity()).fit(d, checkpoint="x"), "is not trained by epochs"),

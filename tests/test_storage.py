@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 import everypair as ep
-from everypair import folders
+from everypair import folders, storage
 from everypair.configuration import KNOWN, built, described
 from everypair.folders import Folder
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Machine, Product, Sum
@@ -345,14 +345,38 @@ def test_what_is_claimed_is_not_allocated(dataset: ep.Dataset, tmp_path: Path) -
     fitted("MF", dataset).save(tmp_path)
     sink = pa.BufferOutputStream()
     table = pa.table({"id": ["x" * 10_000 + f"{j:05}" for j in range(dataset.n_users)]})
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
     folder = Folder(tmp_path, "recommender", 1)
     manifest, payloads = folder.open()
     told = {key: value for key, value in manifest.items() if key != "files"}
     folder.write(told, {**payloads, "users": sink.getvalue().to_pybytes()})
-    with pytest.raises(ValueError, match="bytes becomes"):
+    with pytest.raises(ValueError, match="a table is compressed"):
         ep.load(tmp_path)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+def test_compressed_tables_are_told_by_their_headers(compression: str | None) -> None:
+    columns = {"a": pa.array(["x", "y"] * 50).dictionary_encode(), "b": list(range(100)), "c": [[1, 2]] * 100, "d": [None] * 100}
+    table = pa.table(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_table(table, max_chunksize=30)
+    content = sink.getvalue().to_pybytes()
+    if compression is None:
+        assert storage.table_of(content).equals(table)
+    else:
+        with pytest.raises(ValueError, match="a table is compressed"):
+            storage.table_of(content)
+
+
+def test_settings_of_the_next_fit_are_not_those_of_this_one(dataset: ep.Dataset, tmp_path: Path) -> None:
+    recommender = fitted("MF", dataset)
+    asked = [{"history": [dataset.items[3], dataset.items[5]]}]
+    before = recommender.context_vectors(requests=asked)
+    recommender.model.set_params(regularization=50.0, factors=7, dtype="float64")
+    recommender.save(tmp_path)
+    np.testing.assert_array_equal(ep.load(tmp_path).context_vectors(requests=asked), before)
 
 
 def test_folders_of_others_are_left_alone(dataset: ep.Dataset, tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def fold_in(
     d, plain = len(slots.strength), isinstance(tower, Embedding | Linear)  # such a tower moves as its parameters do
     if not d:
         return
-    room = max(1, AT_ONCE // (1 if plain else tower.n_dims * d))  # rows at once
+    room = max(1, AT_ONCE // (d * (d if plain else tower.n_dims)))  # rows at once
     n, start = len(owners) - 1, 0
     while start < n:
         stop = max(start + 1, int(np.searchsorted(owners, owners[start] + room, side="right")) - 1)

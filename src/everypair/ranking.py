@@ -52,6 +52,7 @@ class Scores(ABC):
 
     n_rows: int
     n_items: int
+    width: int  # how many scores are computed in each row
     dtype: Any
 
     @abstractmethod
@@ -74,12 +75,12 @@ class Scores(ABC):
 class Plain(Scores):
     """Scores as a function of a range of rows gives them."""
 
-    def __init__(self, block: Callable[[int, int], np.ndarray], n_rows: int, n_items: int) -> None:
-        self._block, self.n_rows, self.n_items = block, n_rows, n_items
+    def __init__(self, block: Callable[[int, int], np.ndarray], n_rows: int, n_items: int, width: int | None = None) -> None:
+        self._block, self.n_rows, self.n_items, self.width = block, n_rows, n_items, width or n_items
         self.dtype = block(0, 0).dtype
 
     def of_items(self, items: np.ndarray) -> Plain:
-        return Plain(lambda start, stop: self._block(start, stop)[:, items], self.n_rows, len(items))
+        return Plain(lambda start, stop: self._block(start, stop)[:, items], self.n_rows, len(items), self.width)
 
     def block(self, start: int, stop: int) -> np.ndarray:
         return self._block(start, stop)
@@ -117,6 +118,7 @@ class Products(Scores):
         self.items = items if isinstance(items, ItemVectors) else ItemVectors(items)
         self.phi, self.psi = np.ascontiguousarray(phi), self.items.psi
         self.n_rows, self.n_items, self.dtype = len(phi), len(self.psi), np.result_type(phi, self.psi)
+        self.width = self.n_items
 
     def take(self, rows: np.ndarray) -> Products:
         """Those of some of the rows."""
@@ -187,7 +189,7 @@ def rank(
         scores.best(start, stop, block, ids[start:stop], best[start:stop])
 
     one = all_items if candidates is None else listed
-    step = max(1, SCORES_AT_ONCE // max(n_items, 1))
+    step = max(1, SCORES_AT_ONCE // max(scores.width, 1))
 
     def some(first: int, last: int) -> None:
         for start in range(first * step, min(last * step, n_rows), step):

@@ -198,7 +198,10 @@ class VectorReader(Reader):
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
-        self.keep_contexts(gram, float(stored.facts["weight of contexts"]))
+        weight = float(stored.facts["weight of contexts"])
+        if not 0 <= weight < np.inf:
+            raise ValueError(f"contexts cannot weigh {weight}.")
+        self.keep_contexts(gram, weight)
 
     def _stored_contexts(self, n: int, parameters: Mapping[str, np.ndarray]) -> int:
         """How many contexts the fit had, as far as anything is made for each of them."""
@@ -231,6 +234,11 @@ class FeaturedReader(VectorReader):
             raise ValueError(
                 f"{own!r} has a vector for each context of the fit, and requests are others. Give it the column of a recipe, such "
                 f"as Embedding({own.factors}, 'user') with context=[UserId()]."
+            )
+        tower = getattr(self.model, "item", None)
+        if isinstance(tower, Tower) and ItemId() not in item and (own := _of_rows(tower)) is not None:
+            raise ValueError(
+                f"{own!r} has a vector for each item, so items must be told by their id: add ItemId() to item={list(item)}."
             )
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:

@@ -258,7 +258,8 @@ class Recommender:
     def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
         """The requests of a data frame; an empty cell says nothing. Integers beside empty cells may have come as floats."""
         rows = [
-            {name: value for name, value in row.items() if value is not None} for row in as_table("requests", frame).to_pylist()
+            {name: value for name, value in row.items() if value is not None and value == value}  # nor is NaN
+            for row in as_table("requests", frame).to_pylist()
         ]
         name = dataset.user_column
         for row in rows:

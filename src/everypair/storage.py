@@ -55,7 +55,8 @@ def save(recommender: Recommender, path: str | os.PathLike[str], custom: Iterabl
     manifest = {
         "package": version("everypair"),
         "configuration": {
-            name: described(getattr(recommender, name), known) for name in ("model", "context", "item", "unit", "unknown")
+            "model": described(served.reader.model, known),  # as it was fitted: the settings of the next fit may be others
+            **{name: described(getattr(recommender, name), known) for name in ("context", "item", "unit", "unknown")},
         },
         "by_user": served.by_user,
         "facts": facts,
@@ -166,14 +167,39 @@ def _dataset_restored(
 
 def _arrow(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
 
 def table_of(content: bytes) -> pa.Table:
-    table = pa.ipc.open_file(pa.BufferReader(content)).read_all()
+    """A table as it was stored."""
+    for message in pa.ipc.MessageReader.open_stream(content):
+        if message.type in ("record batch", "dictionary") and _compressed(message.metadata.to_pybytes(), message.type):
+            raise ValueError("a table is compressed, which none is here: it could claim any size.")
+    table = pa.ipc.open_stream(content).read_all()
     table.validate(full=True)  # what it says of itself may be wrong, though its checksum is right
-    if table.nbytes > 2 * len(content) + 1024:  # none is ever compressed here
-        raise ValueError(f"a table of {len(content):,} bytes becomes {table.nbytes:,}.")
     return table
+
+
+def _compressed(metadata: bytes, kind: str) -> bool:
+    """Whether the header of a batch (a flatbuffer: tables of offsets) has the field "compression"."""
+
+    def number(at: int, size: int, signed: bool = False) -> int:
+        if not 0 <= at <= len(metadata) - size:
+            raise ValueError("a table's header points beyond its end.")
+        return int.from_bytes(metadata[at : at + size], "little", signed=signed)
+
+    def place(table: int, field: int) -> int:
+        """Where a field of a table is; 0 if it is not there."""
+        offsets = table - number(table, 4, signed=True)
+        slot = 4 + 2 * field
+        offset = number(offsets + slot, 2) if slot < number(offsets, 2) else 0
+        return table + offset if offset else 0
+
+    def inner(table: int, field: int) -> int:
+        at = place(table, field)
+        return at + number(at, 4)
+
+    batch = inner(number(0, 4), 2)  # Message.header
+    return place(inner(batch, 1) if kind == "dictionary" else batch, 3) != 0  # DictionaryBatch.data, RecordBatch.compression
