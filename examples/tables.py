@@ -49,12 +49,12 @@ def main(folder: Path) -> None:
         print(f"{name:<12} recall@20 {found['recall@20']:.3f}, ndcg@20 {found['ndcg@20']:.3f} (95 %: {low:.3f} to {high:.3f})")
     # [evaluate]
     # [tune]
-    space = {"unobserved_weight": (0.005, 0.3), "shrinkage": (0.02, 0.5), "factors": [16, 32]}
-    tuning = ep.tune(recommender, dataset, LeaveLast(), "ndcg@20", trials=8, space=space, study=folder / "study.db")
+    template = ep.Recommender(ep.MF())
+    tuning = ep.tune(template, dataset, LeaveLast(), "ndcg@20", trials=12, study=folder / "study.db")
     print(tuning)
     tuning.save(folder / "what-mattered.svg")
-    recommender = tuning.recommender.fit(split.train)
-    print(f"{'FM, tuned':<12} ndcg@20 {evaluate(recommender, split.test, ['ndcg@20'])['ndcg@20']:.3f}")
+    for name, each in {"MF": template, "MF, tuned": tuning.recommender}.items():
+        print(f"{name:<12} ndcg@20 {evaluate(each.fit(split.train), split.test, ['ndcg@20'])['ndcg@20']:.3f}")
     # [tune]
     # [recommend]
     recommender.fit(dataset)
