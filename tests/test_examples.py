@@ -135,6 +135,7 @@ def test_the_code_in_the_documentation_is_tested_code() -> None:
         assert include["updated"](page.read_text()) == page.read_text(), f"{page.name}: run python docs/include.py"
 
 
+@pytest.mark.full
 def test_the_tutorial_runs_as_it_stands(tmp_path: Path) -> None:
     """Block after block, pasted into one file; JAX is an extra."""
     page = (FOLDER.parent / "docs" / "your-own-model.md").read_text()

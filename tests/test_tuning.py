@@ -86,6 +86,7 @@ def test_shrinkage_is_l2_in_units_of_observed_pairs(dataset: ep.Dataset) -> None
     assert "unobserved_weight" not in row
 
 
+@pytest.mark.full
 def test_choices_are_taken_as_they_are(dataset: ep.Dataset) -> None:
     space = {"unobserved_weight": [0.12345, 0.5], "init_std": [None, 0.1], "order": ["dimension", "side"], "block_size": (1, 3)}
     tuning = tune(dataset, 8, space=space)
@@ -162,6 +163,7 @@ def test_trials_that_diverge_are_not_the_end(dataset: ep.Dataset) -> None:
         tune(dataset, 2, space={"init_std": [1e38]})
 
 
+@pytest.mark.full
 def test_a_study_goes_on(dataset: ep.Dataset, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In three calls as in one; finished trials are kept as they are, and a name is but a name."""
     whole = tune(dataset, 12)
