@@ -129,7 +129,7 @@ def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
     exponent, random = reader.model.regularization_exponent, np.random.default_rng(0)
 
     def theta(level: int) -> np.ndarray:
-        return np.concatenate([slots._view(p)[offset + level].ravel() for p, offset in slots._slots])
+        return np.concatenate([p.by_row[offset + level].ravel() for p, offset in slots._slots])
 
     for own in ids:
         level = int(own) + shift

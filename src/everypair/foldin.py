@@ -15,9 +15,9 @@ sides exchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -103,19 +103,15 @@ class Slots:
             for part in parameter.parts:
                 if part.field == column:
                     self._slots.append((parameter, offset))
-                    strengths.append(np.full(self._view(parameter)[offset].size, part.strength))
+                    strengths.append(np.full(parameter.by_row[offset].size, part.strength))
                 offset += part.size
         self.strength = np.concatenate([np.empty(0), *strengths])
-
-    @staticmethod
-    def _view(parameter: Parameter) -> np.ndarray:
-        return parameter.value.T if parameter.transposed else parameter.value
 
     def write(self, levels: slice, theta: np.ndarray) -> None:
         """Give levels these parameters, a row for each or one for all."""
         at = 0
         for parameter, offset in self._slots:
-            rows = self._view(parameter)[offset + levels.start : offset + levels.stop]
+            rows = parameter.by_row[offset + levels.start : offset + levels.stop]
             size = rows[0].size
             rows[...] = theta[..., at : at + size].reshape(-1, *rows.shape[1:])
             at += size
@@ -213,18 +209,17 @@ def minimum(A: np.ndarray, rhs: np.ndarray, penalty: np.ndarray) -> np.ndarray:
         return Q[:, there] @ ((Q[:, there].T @ rhs) / values[there])
 
 
-def moved(value: np.ndarray, parts: Any, levels: dict[str, np.ndarray], transposed: bool) -> np.ndarray:
-    """A parameter whose columns have other levels: for each of them, which level it was, -1 for a new one, which is zero."""
-    rows = value.T if transposed else value
-    if not any(part.field in levels for part in parts):
-        return value
+def moved(parameter: Parameter, levels: Mapping[str, np.ndarray]) -> np.ndarray:
+    """A copy whose columns have other levels: for each of them, which level it was, -1 for a new one, which is zero."""
+    if not any(part.field in levels for part in parameter.parts):  # the core of a tensor has no rows
+        return np.array(parameter.value)
     blocks, offset = [], 0
-    for part in parts:
-        block = rows[offset : offset + part.size]
+    for part in parameter.parts:
+        block = parameter.by_row[offset : offset + part.size]
         offset += part.size
-        if part.field in levels:
-            index = levels[part.field]
-            block = np.where((index >= 0).reshape(-1, *[1] * (block.ndim - 1)), block[np.maximum(index, 0)], 0).astype(value.dtype)
+        index = levels.get(str(part.field))
+        if index is not None:
+            block = np.where((index >= 0).reshape(-1, *[1] * (block.ndim - 1)), block[np.maximum(index, 0)], 0).astype(block.dtype)
         blocks.append(block)
     result = np.concatenate(blocks)
-    return np.ascontiguousarray(result.T) if transposed else result
+    return np.array(result.T if parameter.transposed else result, order="C")

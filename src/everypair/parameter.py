@@ -40,6 +40,11 @@ class Parameter:
         return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
 
     @property
+    def by_row(self) -> np.ndarray:
+        """The values, to be written to, with a row for each feature (or row, or level) as ``parts`` count them."""
+        return self.value.T if self.transposed else self.value
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape users see."""
         return self.value.shape[::-1] if self.transposed else self.value.shape

@@ -202,7 +202,7 @@ class Rows:
 
     def take(self, index: np.ndarray) -> Rows:
         """Some of the rows."""
-        columns = {name: _take(column, index) for name, column in self.columns.items()}
+        columns = {name: take_rows(column, index) for name, column in self.columns.items()}
         where = index if isinstance(self.index, slice) else None if self.index is None else self.index[index]
         return Rows(self.name, len(index), columns, where, self.size)
 
@@ -360,7 +360,8 @@ def _kind(column: Column) -> str:
     return "numbers" if isinstance(column, np.ndarray) else f"a matrix of {column.shape[1]} features"
 
 
-def _take(column: Column, index: np.ndarray) -> Column:
+def take_rows(column: Column, index: np.ndarray) -> Column:
+    """Some of the rows of a column."""
     if isinstance(column, np.ndarray):
         return column[index]
     return cast(Levels | SparseField | DenseField, column).take(index)

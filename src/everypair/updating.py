@@ -21,8 +21,9 @@ from everypair.models.assembly import reassemble
 from everypair.models.tower_model import TowerModel
 from everypair.moments import Moments
 from everypair.parallel import SERIAL
+from everypair.parameter import Parameter
 from everypair.readers import CountReader, FactorizationReader, TensorReader, VectorReader
-from everypair.rows import Levels, rows_like
+from everypair.rows import Levels, rows_like, take_rows
 from everypair.serving import ItemColumns, Served, Training
 from everypair.towers import Tower
 
@@ -71,11 +72,7 @@ def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray]
             for letter, met in zip(letters, other.met, strict=True)
         ]
     gather = {"context": by_column, "item": {"item": index["items"]}}
-    parameters = {
-        name: np.array(moved(p.value, p.parts, gather[side], p.transposed))
-        for side, tower in reader.towers.items()
-        for name, p in tower.parameters.items()
-    }
+    parameters = {name: moved(p, gather[side]) for side, tower in reader.towers.items() for name, p in tower.parameters.items()}
     model = other.model = copy.copy(reader.model)
     model._restore((shape[0], shape[1]), reader.tower_columns(columns), parameters, model.history_, model.stop_reason_)
     return other
@@ -157,7 +154,7 @@ def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None
     phi = reader.vectors(served.contexts.columns(chosen.moments))
     pairs = _of_items(Pairs.by_item(chosen.feedback), items)
     catalogue = reader.catalogue()
-    columns = {} if catalogue is None else {name: _take(column, items) for name, column in catalogue.items()}
+    columns = {} if catalogue is None else {name: take_rows(column, items) for name, column in catalogue.items()}
     _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
     reader.forget_items()
     reader.settle()
@@ -188,7 +185,7 @@ def _fold(
     local = np.repeat(np.arange(len(levels)), np.diff(owners))
 
     def vectors(start: int, stop: int) -> np.ndarray:
-        rows = {name: _take(values, np.arange(start, stop)) for name, values in columns.items()}
+        rows = {name: take_rows(values, np.arange(start, stop)) for name, values in columns.items()}
         rows[column] = Levels(local[start:stop], len(levels))
         return small.evaluate(rows_like(f"{side}s", rows, small.rows), SERIAL).rows
 
@@ -201,7 +198,7 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     """The tower of a side with no other levels in a column, and parameters of its own."""
     nothing = np.empty(0, np.int64)
     columns: dict[str, Any] = {
-        s: {name: _take(values, nothing) for name, values in tower.rows.columns.items()} for s, tower in model._towers.items()
+        s: {name: take_rows(values, nothing) for name, values in tower.rows.columns.items()} for s, tower in model._towers.items()
     }
     if column in columns[side]:
         columns[side][column] = Levels(nothing, len(levels))
@@ -209,7 +206,7 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     if column == side:  # its rows are the levels
         shape[side] = len(levels)
     parameters = {
-        name: np.array(moved(p.value, p.parts, {column: levels} if s == side else {}, p.transposed)) if s == side else p.value
+        name: moved(p, {column: levels}) if s == side else p.value
         for s, tower in model._towers.items()
         for name, p in tower.parameters.items()
     }
@@ -218,14 +215,10 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     return reassemble(*sides, (shape["context"], shape["item"]), given, model._plan(), parameters)[side]
 
 
-def _write_back(parameter: Any, small: Any, column: str, levels: np.ndarray) -> None:
-    own, new = (p.value.T if p.transposed else p.value for p in (parameter, small))
+def _write_back(parameter: Parameter, small: Parameter, column: str, levels: np.ndarray) -> None:
+    own, new = parameter.by_row, small.by_row
     offset = start = 0
     for part, of_new in zip(parameter.parts, small.parts, strict=True):
         if part.field == column:
             own[offset + levels] = new[start : start + of_new.size]
         offset, start = offset + part.size, start + of_new.size
-
-
-def _take(column: Any, index: np.ndarray) -> Any:
-    return column[index] if isinstance(column, np.ndarray) else column.take(index)
