@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import CONFIG, DATA, HELD_OUT, JSON, MODEL, PATH, PROTOCOLS, ModelCommand, configured
+from everypair.cli.options import CONFIG, DATA, HELD_OUT, JSON, MODEL, PATH, PROTOCOLS, ModelCommand, configured, watched
 from everypair.cli.shell import note
 
 EXAMPLES = """\b
@@ -30,13 +30,7 @@ Recipes: user, item, previous, attributes[:COLUMN,...,kind=,bins=,separator=], h
     "fit", "--validation", type=click.Choice(PROTOCOLS), help="Find the number of epochs on what this protocol holds out first."
 )
 @configured("fit", "--metric", help="Of --validation. [default: ndcg@10]")
-@configured(
-    "fit",
-    "--patience",
-    type=click.IntRange(1),
-    help="Evaluations in a row without a better value, after which a fit ends. [default: 2]",
-)
-@configured("fit", "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]")
+@watched("fit", "a fit")
 @configured("fit", "--checkpoint", type=PATH, help="Folder of the state of the fit: the same command goes on where it was stopped.")
 @configured("fit", "--every", type=click.IntRange(1), help="Epochs between checkpoints. [default: 1]")
 @HELD_OUT

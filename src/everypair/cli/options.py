@@ -270,3 +270,18 @@ CONFIG = click.option(
     "--config", type=PATH, is_eager=True, expose_value=False, callback=_read, help="TOML file; the command line comes first."
 )  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable, on standard output.")
+
+
+def watched(section: str, what: str) -> Callable[[F], F]:
+    """When a fit that is watched by a metric ends; ``what`` it is called."""
+    return _together(
+        [
+            configured(
+                section,
+                "--patience",
+                type=click.IntRange(1),
+                help=f"Evaluations in a row without a better value, after which {what} ends. [default: 2]",
+            ),
+            configured(section, "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]"),
+        ]
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from everypair.cli import INTERRUPTED
-from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of
+from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of, watched
 from everypair.cli.shell import note
 
 EXAMPLES = """\b
@@ -39,13 +39,7 @@ SHOWN = 10  # trials in the table
     help="Where to search; may be repeated. [default: L2, factors, weight]",
 )
 @configured("tune", "--seed", type=click.IntRange(0), help="[default: 0]")
-@configured(
-    "tune",
-    "--patience",
-    type=click.IntRange(1),
-    help="Evaluations in a row without a better value, after which a trial ends. [default: 2]",
-)
-@configured("tune", "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]")
+@watched("tune", "a trial")
 @configured("tune", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
 @configured("tune", "--out", type=PATH, help="Write the best settings to this TOML file, for 'everypair fit --config'.")
 @configured("tune", "--picture", type=Picture(), help="Write a picture of what mattered to this file (.svg or .html).")
