@@ -111,6 +111,64 @@ def test_from_scipy_does_not_touch_the_matrix() -> None:
     np.testing.assert_array_equal(matrix.indices, before)
 
 
+def same_pairs(feedback: ep.Feedback, other: ep.Feedback) -> None:
+    for view, expected in ((feedback.by_context, other.by_context), (feedback.by_item, other.by_item)):
+        for array, wanted in zip(view, expected, strict=True):
+            np.testing.assert_array_equal(array, wanted)
+    assert feedback.shape == other.shape
+    np.testing.assert_array_equal(feedback.b, other.b)
+    np.testing.assert_array_equal(feedback.context_count, other.context_count)
+    np.testing.assert_array_equal(feedback.item_count, other.item_count)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_every_way_to_the_same_pairs(seed: int, weighted: bool) -> None:
+    """Sorted or not, as arrays or as a matrix of any format, with one value for all or one each: the same two views."""
+    random = np.random.default_rng(seed)
+    shape = (int(random.integers(1, 8)), int(random.integers(1, 8)))
+    cells = random.permutation(shape[0] * shape[1])[: random.integers(1, shape[0] * shape[1] + 1)]
+    y = random.integers(1, 5, len(cells)).astype(float) if weighted else np.full(len(cells), 2.0)
+    order = np.argsort(cells)
+    expected = ep.Feedback(cells[order] // shape[1], cells[order] % shape[1], y[order] if weighted else 2.0, shape=shape)
+    dense = np.zeros(shape)
+    dense[cells // shape[1], cells % shape[1]] = y
+    np.testing.assert_array_equal(expected.by_context.indices, dense.nonzero()[1])
+    np.testing.assert_array_equal(expected.by_item.indices, dense.T.nonzero()[1])
+    np.testing.assert_array_equal(expected.rows[expected.by_item.order], expected.by_item.indices)
+    same_pairs(ep.Feedback(cells // shape[1], cells % shape[1], y if weighted else 2.0, shape=shape), expected)
+    matrix = sp.coo_array((y, (cells // shape[1], cells % shape[1])), shape=shape)
+    if len(np.unique(y)) > 1 or not weighted:
+        for kind in ("coo", "csr", "csc"):
+            same_pairs(ep.Feedback.from_scipy(matrix.asformat(kind)), expected)
+
+
+def test_a_matrix_whose_rows_are_not_sorted_though_it_says_so() -> None:
+    matrix = sp.csr_array(([1, 1, 1], [0, 2, 1], [0, 3]), shape=(1, 3))
+    assert not matrix.has_sorted_indices
+    matrix.has_sorted_indices = matrix.has_canonical_format = True
+    np.testing.assert_array_equal(ep.Feedback.from_scipy(matrix).by_context.indices, [0, 1, 2])
+
+
+def test_a_matrix_with_room_for_more() -> None:
+    matrix = sp.csr_array((2, 3))
+    matrix.data, matrix.indices, matrix.indptr = np.array([1.0, 1.0, np.nan]), np.array([2, 0, 0]), np.array([0, 1, 2])
+    feedback = ep.Feedback.from_scipy(matrix)
+    assert len(feedback) == 2
+    assert feedback.b == 1.0
+
+
+def test_the_matrix_may_change_afterwards() -> None:
+    matrix = sp.csr_array(np.eye(3))
+    feedback = ep.Feedback.from_scipy(matrix)
+    matrix.indices[:] = 0
+    np.testing.assert_array_equal(feedback.by_context.indices, [0, 1, 2])
+
+
+def test_small_integers_add_up() -> None:
+    matrix = sp.coo_array((np.full(300, 1, np.int8), (np.zeros(300, int), np.zeros(300, int))), shape=(1, 2))
+    assert ep.Feedback.from_scipy(matrix).b == 300.0
+
+
 @pytest.mark.parametrize("kind", [np.int16, np.uint8, np.int64, np.uint64])
 def test_any_integer_type(kind: type) -> None:
     feedback = ep.Feedback(np.array([0, 2], kind), np.array([1, 0], kind))

@@ -8,9 +8,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair import validation as check
-from everypair.kernels.order import compress, first_duplicate, grouped, stable_order
+from everypair.kernels.order import (
+    ascending,
+    compress,
+    first_duplicate,
+    grouped,
+    spread,
+    stable_order,
+    strictly_ascending,
+    transpose,
+)
 
 Values = float | np.ndarray  # one number for all pairs, or one per pair
+
+EMPTY = "feedback is empty: at least one observed (context, item) pair is needed."
 
 
 class Pairs(NamedTuple):
@@ -68,28 +79,14 @@ class Feedback:
                 f"context and item must have the same length, got {len(context)} and {len(item)}: one entry per observed pair."
             )
         if len(context) == 0:
-            raise ValueError("feedback is empty: at least one observed (context, item) pair is needed.")
-        alpha = _values("alpha", alpha, len(context), positive=True)
-        y = _values("y", y, len(context))
+            raise ValueError(EMPTY)
         n_contexts = int(context.max()) + 1 if n_contexts is None else n_contexts
         n_items = int(item.max()) + 1 if n_items is None else n_items
-        weights = [
-            None if weight is None else check.reals(name, weight, n, nonnegative=True).astype(np.float64)
-            for name, weight, n in (
-                ("context_weight", context_weight, n_contexts),
-                ("item_weight", item_weight, n_items),
-            )
-        ]
-        with np.errstate(over="ignore", invalid="ignore"):
-            b = np.float64(alpha) * y
-            constant = b * y * len(context) if np.ndim(b) == 0 else float(np.sum(b * y))
-        if not np.isfinite(constant):
-            raise ValueError("alpha * y * y overflows: y and alpha are too large to square and add up. Rescale them.")
-        self._assemble(
-            (n_contexts, n_items), context, item, alpha, b if np.ndim(b) else float(b), float(constant), weights, duplicates
-        )
+        alpha, b, constant = _terms(alpha, y, len(context))
+        weights = _weights((n_contexts, n_items), context_weight, item_weight)
+        self._sort((n_contexts, n_items), context, item, alpha, b, constant, weights, duplicates)
 
-    def _assemble(
+    def _sort(
         self,
         shape: tuple[int, int],
         context: np.ndarray,
@@ -102,27 +99,36 @@ class Feedback:
         covered: np.ndarray | None = None,
         counts: tuple[np.ndarray, np.ndarray] | None = None,
     ) -> None:
-        """Sort the pairs by (context, item) and by (item, context); merge repeated ones.
+        """Sort the pairs by (context, item); merge repeated ones.
 
         ``covered`` is how much of the context's weight m_c each observation speaks for: all of it unless contexts were
         merged. ``counts`` are the numbers of observed pairs by context and by item before any merging.
         """
-        index = np.int32 if max(*shape, len(context)) < 2**31 else np.int64
-        context, item = context.astype(index, copy=False), item.astype(index, copy=False)
-        _, by_item = grouped(item, shape[1], index)
-        order = np.empty_like(by_item)
+        index = _index_type(shape, len(context))
         indptr = compress(context, shape[0])
         counts = counts or (np.diff(indptr), np.bincount(item, minlength=shape[1]))
-        stable_order(context, indptr, by_item, order)
-        indices = item[order]
-        alpha, b = _take(alpha, order), _take(b, order)
-        covered = None if covered is None else covered[order]
+        if ascending(context, item):
+            indices = item.astype(index)
+        elif np.ndim(alpha) == 0 and np.ndim(b) == 0 and covered is None:
+            indices = np.empty(len(item), index)
+            columns, by_item = compress(item, shape[1]), np.empty(len(item), index)
+            spread(item, context, columns, by_item)
+            transpose(columns, by_item, indptr, indices, None)
+            del by_item
+        else:
+            _, by_item = grouped(item, shape[1], index)
+            order = np.empty_like(by_item)
+            stable_order(context, indptr, by_item, order)
+            indices = item[order].astype(index, copy=False)
+            alpha, b = _take(alpha, order), _take(b, order)
+            covered = None if covered is None else covered[order]
         repeated = first_duplicate(indptr, indices)
         if repeated >= 0:
             if duplicates == "error":
-                first, second = sorted(order[[repeated - 1, repeated]].tolist())
+                row, column = int(np.searchsorted(indptr, repeated, side="right")) - 1, indices[repeated]
+                first, second = np.flatnonzero((context == row) & (item == column))[:2].tolist()
                 raise ValueError(
-                    f"the pair (context {context[second]}, item {item[second]}) occurs more than once: at positions {first} "
+                    f"the pair (context {row}, item {column}) occurs more than once: at positions {first} "
                     f"and {second}. Drop repeated pairs, or pass duplicates='sum' to add up their terms of the loss."
                 )
             first = np.ones(len(indices), bool)
@@ -133,14 +139,31 @@ class Feedback:
             alpha, b = (np.add.reduceat(np.broadcast_to(v, n).astype(np.float64), starts) for v in (alpha, b))
             covered = None if covered is None else np.add.reduceat(covered, starts)
             indices, indptr = indices[starts], compress(rows[starts], shape[0])
+        self._transpose(shape, indptr, indices, alpha, b, constant, weights, counts, covered)
+
+    def _transpose(
+        self,
+        shape: tuple[int, int],
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        alpha: Values,
+        b: Values,
+        constant: float,
+        weights: list[np.ndarray | None],
+        counts: tuple[np.ndarray, np.ndarray] | None = None,
+        covered: np.ndarray | None = None,
+    ) -> None:
+        """Take sorted pairs, context by context, and sort them item by item, too."""
+        columns = compress(indices, shape[1])
+        rows, order = np.empty_like(indices), np.empty_like(indices)
+        transpose(indptr, indices, columns, rows, order)
         self.shape = shape
         self.alpha, self.b, self.constant = alpha, b, constant
         self.context_weight, self.item_weight = weights
         self.covered = covered
         self.by_context = Pairs(indptr, indices, None)
-        columns, transposed = grouped(indices, shape[1], index)
-        self.by_item = Pairs(columns, self.rows[transposed], transposed)
-        self.context_count, self.item_count = counts
+        self.by_item = Pairs(columns, rows, order)
+        self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
 
     @classmethod
     def from_scipy(cls, matrix: Any, alpha: Any = 1.0, *, context_weight: Any = None, item_weight: Any = None) -> Feedback:
@@ -150,23 +173,30 @@ class Feedback:
         """
         if not sp.issparse(matrix):
             raise TypeError(f"matrix must be a scipy sparse matrix, got {type(matrix).__name__}.")
-        y = check.sparse("matrix", matrix).astype(np.float64).tocsr(copy=True)
-        y.sum_duplicates()
+        y = _compressed_rows("matrix", matrix)
         if sp.issparse(alpha):
-            weights = check.sparse("alpha", alpha).tocsr(copy=True)
-            weights.sum_duplicates()
+            weights = _compressed_rows("alpha", alpha)
             same = weights.shape == y.shape and np.array_equal(weights.indptr, y.indptr)
             if not (same and np.array_equal(weights.indices, y.indices)):
                 raise ValueError("alpha must store the same cells as matrix; a stored cell of one is missing in the other.")
             alpha = weights.data
         elif np.ndim(alpha) > 0:
             raise TypeError("alpha must be a number or a sparse matrix that stores the same cells as matrix, got an array.")
-        rows = np.repeat(np.arange(y.shape[0]), np.diff(y.indptr))
         check.finite("matrix", y)
-        values: Any = y.data
-        if values.size and np.all(values == values[0]):
-            values = float(values[0])
-        return cls(rows, y.indices, values, alpha, shape=y.shape, context_weight=context_weight, item_weight=item_weight)
+        if y.nnz == 0:
+            raise ValueError(EMPTY)
+        shape = (check.integer("shape[0]", int(y.shape[0]), low=1), check.integer("shape[1]", int(y.shape[1]), low=1))
+        values: Any = float(y.data[0]) if np.all(y.data == y.data[0]) else y.data.astype(np.float64)
+        index = _index_type(shape, y.nnz)
+        feedback = object.__new__(cls)
+        feedback._transpose(
+            shape,
+            y.indptr.astype(np.int64),
+            y.indices.astype(index, copy=True),
+            *_terms(alpha, values, y.nnz),
+            _weights(shape, context_weight, item_weight),
+        )
+        return feedback
 
     def merge_contexts(self, groups: Any) -> Feedback:
         """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
@@ -183,7 +213,7 @@ class Feedback:
         members, _ = self.weights()
         covered = members[rows] if self.covered is None else self.covered
         merged = object.__new__(Feedback)
-        merged._assemble(
+        merged._sort(
             (n, self.n_items),
             groups[rows],
             self.by_context.indices,
@@ -254,6 +284,41 @@ def _shape(shape: Any) -> tuple[int, int] | tuple[None, None]:
     if not isinstance(shape, tuple | list) or len(shape) != 2:
         raise ValueError(f"shape must be a pair (n_contexts, n_items), got {shape!r}.")
     return check.integer("shape[0]", shape[0], low=1), check.integer("shape[1]", shape[1], low=1)
+
+
+def _index_type(shape: tuple[int, int], n_pairs: int) -> type:
+    return np.int32 if max(*shape, n_pairs) < 2**31 else np.int64
+
+
+def _compressed_rows(name: str, matrix: Any) -> Any:
+    """A sparse matrix by sorted rows, without repeated cells: its own arrays if they are that."""
+    rows = check.sparse(name, matrix)
+    if rows.format == "csr" and strictly_ascending(rows.indptr, rows.indices):
+        n_pairs = int(rows.indptr[-1])  # there may be room for more
+        return sp.csr_array((rows.data[:n_pairs], rows.indices[:n_pairs], rows.indptr), shape=rows.shape)
+    rows = rows.astype(np.float64).tocsr(copy=True)
+    rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # which has not been told that it is sorted
+    rows.sum_duplicates()
+    return rows
+
+
+def _terms(alpha: Any, y: Any, n_pairs: int) -> tuple[Values, Values, float]:
+    """``alpha``, ``b = alpha y`` and the constant ``sum alpha y^2`` of the loss."""
+    alpha = _values("alpha", alpha, n_pairs, positive=True)
+    y = _values("y", y, n_pairs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        b = np.float64(alpha) * y
+        constant = b * y * n_pairs if np.ndim(b) == 0 else float(np.sum(b * y))
+    if not np.isfinite(constant):
+        raise ValueError("alpha * y * y overflows: y and alpha are too large to square and add up. Rescale them.")
+    return alpha, b if np.ndim(b) else float(b), float(constant)
+
+
+def _weights(shape: tuple[int, int], context_weight: Any, item_weight: Any) -> list[np.ndarray | None]:
+    named = zip(("context_weight", "item_weight"), (context_weight, item_weight), shape, strict=True)
+    return [
+        None if weight is None else check.reals(name, weight, n, nonnegative=True).astype(np.float64) for name, weight, n in named
+    ]
 
 
 def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Values:

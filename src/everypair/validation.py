@@ -114,7 +114,9 @@ def sparse(name: str, matrix: Any) -> Any:
         across = 1 if matrix.format == "csr" else 0
         bad = (matrix.indices < 0) | (matrix.indices >= matrix.shape[across])
         steps = np.diff(matrix.indptr)
-        if len(steps) != matrix.shape[1 - across] or np.any(steps < 0) or matrix.indptr[-1] > len(matrix.indices):
+        last = min(len(matrix.indices), len(matrix.data))
+        first = matrix.indptr[0] if len(matrix.indptr) else 0
+        if len(steps) != matrix.shape[1 - across] or np.any(steps < 0) or first != 0 or matrix.indptr[-1] > last:
             raise ValueError(f"{name} is damaged: its indptr does not describe {matrix.shape[1 - across]} rows of its data.")
         if bad.any():
             p = int(np.argmax(bad))

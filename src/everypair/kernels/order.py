@@ -28,12 +28,57 @@ def stable_order(keys, indptr, order, out):
         fill[key] += 1
 
 
+@kernel
+def spread(keys, values, indptr, out):
+    """``out`` lists the values sorted by key, equal keys in the order given."""
+    fill = indptr[:-1].copy()
+    for p in range(len(keys)):
+        key = keys[p]
+        out[fill[key]] = values[p]
+        fill[key] += 1
+
+
+@kernel
+def transpose(indptr, indices, columns, rows, order):
+    """From compressed rows to compressed columns: the row of each entry, ascending, and where it was (if ``order`` is not None).
+
+    ``columns`` says where each column begins.
+    """
+    fill = columns[:-1].copy()
+    for r in range(len(indptr) - 1):
+        for p in range(indptr[r], indptr[r + 1]):
+            q = fill[indices[p]]
+            fill[indices[p]] = q + 1
+            rows[q] = r
+            if order is not None:
+                order[q] = p
+
+
+@kernel
+def ascending(first, second):
+    """Whether pairs are sorted by their first entry, then by their second."""
+    for p in range(1, len(first)):
+        if first[p] < first[p - 1] or (first[p] == first[p - 1] and second[p] < second[p - 1]):
+            return False
+    return True
+
+
 def grouped(keys: np.ndarray, n: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
     """Where each key's run begins, and the positions of the keys sorted by key, equal keys in their order."""
     indptr = compress(keys, n)
     order = np.empty(len(keys), dtype)
     stable_order(keys, indptr, np.arange(len(keys), dtype=dtype), order)
     return indptr, order
+
+
+@kernel
+def strictly_ascending(indptr, indices):
+    """Whether the indices of every row ascend, none twice."""
+    for r in range(len(indptr) - 1):
+        for p in range(indptr[r] + 1, indptr[r + 1]):
+            if indices[p] <= indices[p - 1]:
+                return False
+    return True
 
 
 @kernel
