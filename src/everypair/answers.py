@@ -20,13 +20,14 @@ class FewerItemsWarning(UserWarning):
 
 def table(first: str, names: pa.Array, ids: Ids, listed: np.ndarray, scores: np.ndarray, second: str) -> pa.Table:
     """A row for each entry of each list: whose it is, what is listed, its score and its rank, from 1. Nothing is filled up."""
-    row, place = np.nonzero(listed >= 0)
-    columns = {
-        first: names.take(pa.array(row)),
-        second: ids.take(listed[row, place]),
-        "score": pa.array(scores[row, place]),
-        "rank": pa.array((place + 1).astype(np.int32)),
-    }
+    there = listed >= 0
+    rows, length = listed.shape
+    row, rank = np.repeat(np.arange(rows), length), np.tile(np.arange(1, length + 1, dtype=np.int32), rows)
+    listed, scores = listed.ravel(), scores.ravel()
+    if not there.all():
+        kept = np.flatnonzero(there)
+        row, rank, listed, scores = row[kept], rank[kept], listed[kept], scores[kept]
+    columns = {first: names.take(pa.array(row)), second: ids.take(listed), "score": pa.array(scores), "rank": pa.array(rank)}
     return pa.table(columns)
 
 

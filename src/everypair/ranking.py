@@ -17,6 +17,7 @@ import numpy as np
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.parallel import Workers, one_blas_thread
 from everypair.progress import Progress
+from everypair.tiles import Tiles, rows_at_once
 
 SCORES_AT_ONCE = 2_000_000  # that a thread holds
 FEW = 2  # where less than one in so many items is allowed, the others are not scored
@@ -40,11 +41,23 @@ class Lists(NamedTuple):
     def rows(self, start: int, stop: int) -> Lists:
         return Lists(self.begin[start:stop], self.end[start:stop], self.items)
 
-    def keys(self, n_items: int) -> np.ndarray:
-        """``row * n_items + item`` of all entries."""
+    def entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row and item of all entries."""
         lengths = self.end - self.begin
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return np.repeat(np.arange(len(lengths)), lengths) * n_items + self.items[np.repeat(self.begin, lengths) + within]
+        return np.repeat(np.arange(len(lengths)), lengths), self.items[np.repeat(self.begin, lengths) + within]
+
+    def keys(self, n_items: int) -> np.ndarray:
+        """``row * n_items + item`` of all entries."""
+        row, items = self.entries()
+        return row * n_items + items
+
+
+class Search(NamedTuple):
+    """The best items of a range of rows, ``some(start, stop, ids, best)``; and how many rows to search for together."""
+
+    some: Callable[[int, int, np.ndarray, np.ndarray], None]
+    step: int
 
 
 class Scores(ABC):
@@ -70,6 +83,10 @@ class Scores(ABC):
     @abstractmethod
     def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
         """The best of the items listed for each row of a range."""
+
+    def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> Search | None:
+        """A way to the best n of all items that does not compute all scores first, where there is one that pays."""
+        return None
 
 
 class Plain(Scores):
@@ -110,6 +127,13 @@ class ItemVectors:
     def largest(self) -> np.ndarray:
         return np.abs(self.psi).max(axis=0, initial=0.0).astype(np.float64)
 
+    @cached_property
+    def by_norm(self) -> tuple[np.ndarray, np.ndarray]:
+        """The items by falling norm, and their norms."""
+        norms = np.sqrt(np.einsum("if,if->i", self.psi, self.psi, dtype=np.float64))
+        order = np.argsort(-norms, kind="stable")
+        return order, norms[order]
+
 
 class Products(Scores):
     """Inner products of vectors: ``phi`` of rows, ``psi`` of items."""
@@ -131,13 +155,30 @@ class Products(Scores):
         return self.phi[start:stop] @ self.psi.T
 
     def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
+        top_n_products(0, len(block), block, self._slack(start, stop), self.phi[start:stop], self.psi, ids, best)
+
+    def _slack(self, start: int, stop: int) -> np.ndarray:
+        """A sum of K products is off by less than K eps times the sum of their sizes, in whatever order it is taken."""
         phi = self.phi[start:stop]
-        # a sum of K products is off by less than K eps times the sum of their sizes, in whatever order it is taken
-        slack = 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self.items.largest)
-        top_n_products(0, len(block), block, slack, phi, self.psi, ids, best)
+        return 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self.items.largest)
 
     def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
         top_n_listed(0, stop - start, *lists, self.phi[start:stop], self.psi, ids, best)
+
+    def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> Search | None:
+        step = rows_at_once(self.n_rows, self.n_items, n, n_threads)
+        if not step or self.phi.dtype != self.psi.dtype:
+            return None
+        order, norms = self.items.by_norm
+        if allowed is not None:
+            order, norms = order[allowed[order]], norms[allowed[order]]
+        tiles = Tiles(self.phi, self.psi, order, norms, n)
+
+        def some(start: int, stop: int, ids: np.ndarray, best: np.ndarray) -> None:
+            own = None if exclude is None else exclude.rows(start, stop)
+            tiles.best(start, stop, self._slack(start, stop), own, ids, best)
+
+        return Search(some, step)
 
 
 def rank(
@@ -188,8 +229,13 @@ def rank(
             without(block, *exclude.rows(start, stop))
         scores.best(start, stop, block, ids[start:stop], best[start:stop])
 
-    one = all_items if candidates is None else listed
-    step = max(1, SCORES_AT_ONCE // max(scores.width, 1))
+    def searched(start: int, stop: int) -> None:
+        assert search is not None
+        search.some(start, stop, ids[start:stop], best[start:stop])
+
+    search = scores.search(n, workers.n_threads, exclude, allowed) if candidates is None else None
+    one = searched if search is not None else all_items if candidates is None else listed
+    step = search.step if search is not None else max(1, SCORES_AT_ONCE // max(scores.width, 1))
 
     def some(first: int, last: int) -> None:
         for start in range(first * step, min(last * step, n_rows), step):

@@ -272,7 +272,8 @@ class Recommender:
         given = [given] if isinstance(given, str | int | np.integer) else answers.id_list(argument, given)
         if not len(given):
             return given, ids.values[:0], np.empty(0, np.int64)
-        if any(isinstance(entry, Mapping) for entry in given):
+        one_kind = isinstance(given, pa.Array | pa.ChunkedArray)
+        if any(isinstance(entry, Mapping) for entry in (given[:1] if one_kind else given)):
             raise TypeError(f"{argument} must be ids; mappings of what is known go to recommend(requests=[...]).")
         names, codes = as_ids(given, argument).combine_chunks(), ids.codes(given, argument)
         if (codes < 0).any():

@@ -89,6 +89,15 @@ def largest(scores):
     return found
 
 
+@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def smallest(scores):
+    """Of finite scores; vectorises."""
+    found = scores[0]
+    for score in scores:
+        found = score if score < found else found
+    return found
+
+
 @kernel
 def nth_largest(values, n, heap):
     """``-inf`` if there are fewer than n."""
