@@ -29,7 +29,7 @@ test-python: .venv/.dev
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
-ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments
+ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed
 test-bounds: .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/test_%.py)
 
@@ -44,8 +44,9 @@ test-wheel: .venv/.dev
 	cd build/wheel && venv/bin/everypair reproduce --quick --users 200 --items 150 --factors 4 --trials 1 > report.txt
 	test -s build/wheel/report/index.html
 
+# Options by BENCH, such as BENCH="--data DIR --only mf"; all of it takes hours, BENCH=--quick a minute.
 bench: .venv/.bench
-	$(BIN)/python bench/mf.py
+	$(BIN)/everypair benchmark speed $(BENCH)
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'EveryPair needs Python 3.11 or later; set PYTHON=...')"
@@ -59,8 +60,13 @@ bench: .venv/.bench
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch .venv/.installed $@
 
+# One by one: some need a compiler, and those that cannot be built are left out.
+LIST_PEERS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")
 .venv/.bench: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -c '$(LIST_PEERS)' | while read -r peer; do \
+		$(BIN)/python -m pip install --quiet "$$peer" </dev/null || echo "left out: $$peer"; \
+	done
 	touch .venv/.installed $@
 
 clean:

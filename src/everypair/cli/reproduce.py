@@ -1,4 +1,4 @@
-"""``everypair reproduce`` and ``everypair benchmark``: the paper's experiments, and published splits."""
+"""``everypair reproduce``: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -61,47 +61,3 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, as_json: boo
     write_atomically(out / "index.html", page(results))
     tell(results) if as_json else click.echo(terminal(results))
     click.echo(f"Report: {out / 'index.html'}", err=True)
-
-
-@click.group()
-def benchmark() -> None:
-    """Compare with others: published results."""
-
-
-@benchmark.command(epilog="Example: everypair benchmark quality --data DIR --rows lcfn-movielens-1m")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    required=True,
-    help="Folder with a folder per data set.",
-)
-@click.option("--rows", multiple=True, help="Only these data sets; may be repeated. By default all that are there.")
-@click.option("--trials", type=click.IntRange(1), help="Settings tried per data set.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@JSON
-def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int, as_json: bool) -> None:
-    """Published train/test splits: our figures beside published ones.
-
-    Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
-    """
-    from everypair.cli.output import tell
-    from everypair.experiments import published
-    from everypair.files import Results
-    from everypair.progress import Progress
-
-    chosen = published.choose(data, rows)
-    written = None if out is None else Results(out)
-    results: list[dict[str, Any]] = []
-    try:
-        with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
-            for row in chosen:
-                if written is not None:
-                    written.keep(results)
-                results.append(published.run(row, data, trials, seed, progress.step))
-    except KeyboardInterrupt:
-        tell(results) if as_json else click.echo(published.terminal(results))
-        raise
-    if written is not None:
-        written.complete(results)
-    tell(results) if as_json else click.echo(published.terminal(results))

@@ -1,0 +1,117 @@
+"""``everypair benchmark``: beside others, in quality (published splits) and in speed (other libraries)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from everypair.cli.options import JSON
+
+SECTIONS = ("mf", "threads", "features", "tensors", "cost", "startup", "memory", "topn")
+
+
+@click.group()
+def benchmark() -> None:
+    """Compare with others: published results, and the speed of other libraries."""
+
+
+@benchmark.command(epilog="Example: everypair benchmark quality --data DIR --rows lcfn-movielens-1m")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    required=True,
+    help="Folder with a folder per data set.",
+)
+@click.option("--rows", multiple=True, help="Only these data sets; may be repeated. By default all that are there.")
+@click.option("--trials", type=click.IntRange(1), help="Settings tried per data set.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@JSON
+def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int, as_json: bool) -> None:
+    """Published train/test splits: our figures beside published ones.
+
+    Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
+    """
+    from everypair.cli.output import tell
+    from everypair.experiments import published
+    from everypair.files import Results
+    from everypair.progress import Progress
+
+    chosen = published.choose(data, rows)
+    written = None if out is None else Results(out)
+    results: list[dict[str, Any]] = []
+    try:
+        with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
+            for row in chosen:
+                if written is not None:
+                    written.keep(results)
+                results.append(published.run(row, data, trials, seed, progress.step))
+    except KeyboardInterrupt:
+        tell(results) if as_json else click.echo(published.terminal(results))
+        raise
+    if written is not None:
+        written.complete(results)
+    tell(results) if as_json else click.echo(published.terminal(results))
+
+
+@benchmark.command(epilog="Example: everypair benchmark speed --quick; everypair benchmark speed --data DIR --only mf --factors 64")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder with the folders lightgcn-gowalla and movielens-1m; without it, generated data alone.",
+)
+@click.option("--only", multiple=True, type=click.Choice(SECTIONS), help="Only this section; may be repeated. By default all.")
+@click.option("--quick", is_flag=True, help="Small generated data: under a minute or two.")
+@click.option("--rows", multiple=True, help='Only this data set, such as "generated"; may be repeated.')
+@click.option("--peer", "peers", multiple=True, help='Only this contender, such as "implicit CG"; may be repeated.')
+@click.option("--factors", multiple=True, type=click.IntRange(1), help="Dimensions k of MF; may be repeated.")
+@click.option("--repeats", type=click.IntRange(1), help="Runs of each, in turn.")
+@click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
+@click.option("--events", type=click.IntRange(1_000), help="Of the section on memory; by default 100 million, which need 10 GB.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report/speed.md"),
+    show_default=True,
+    help="The report; pictures and results.json go to a folder of the same name beside it.",
+)
+@click.option("--again", is_flag=True, help="Measure anew what results.json has already.")
+@JSON
+def speed(
+    data: Path | None,
+    only: tuple[str, ...],
+    quick: bool,
+    rows: tuple[str, ...],
+    peers: tuple[str, ...],
+    factors: tuple[int, ...],
+    repeats: int | None,
+    threads: int,
+    events: int | None,
+    out: Path,
+    again: bool,
+    as_json: bool,
+) -> None:
+    """Seconds and memory beside implicit, irspack, cmfrec and LightFM, where they are installed.
+
+    Prints tables, and writes OUT (Markdown) with pictures and results.json in a folder beside it. What is there already is not
+    measured again: sections can be run one by one, and a run that was ended goes on.
+    """
+    from everypair.cli.output import tell
+    from everypair.experiments.speed import report, run
+    from everypair.experiments.speed.setup import FULL, QUICK, Setup
+    from everypair.progress import Progress
+
+    sizes = QUICK if quick else FULL
+    changed: dict[str, Any] = {"factors": factors, "repeats": repeats}
+    sizes = sizes._replace(**{name: value for name, value in changed.items() if value})
+    sizes = sizes if events is None else sizes._replace(memory=sizes.memory._replace(pairs=events))
+    with Setup(sizes, data, threads, rows, peers) as setup:
+        for name, why in {**setup.missing_data, **setup.missing_peers}.items():
+            click.echo(f"Left out: {name}: {why}.", err=True)
+        units = run.units(setup, only)
+        with Progress(len(units), "speed", unit="step") as progress:
+            content = run.run(units, out, again, progress.step)
+    tell(content) if as_json else click.echo(report.terminal(content))
+    click.echo(f"Report: {out}", err=True)

@@ -1,0 +1,28 @@
+"""Logs of events for the sections on contexts: MovieLens-1M where it is there, or generated ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair.data import Dataset
+from everypair.datasets import parquet, youtube_like
+from everypair.experiments.sources import ATTRIBUTES
+from everypair.experiments.speed.data import ones
+
+
+def load(path: str | None, users: int, items: int) -> tuple[Dataset, tuple[str, ...]]:
+    """The events, and the attributes of users (A)."""
+    if path is not None:
+        return parquet(Path(path)), ATTRIBUTES["movielens-1m"]
+    return youtube_like(users, items, seed=0), ATTRIBUTES["youtube-like"]
+
+
+def pairs(dataset: Dataset) -> sp.csr_matrix:
+    """Users and their items, as a matrix of ones."""
+    shape = dataset.n_users, dataset.n_items
+    matrix = sp.csr_matrix((np.ones(len(dataset), np.float32), (dataset.user, dataset.item)), shape=shape)
+    matrix.sum_duplicates()
+    return ones(matrix.indptr, matrix.indices, dataset.n_items)

@@ -1,0 +1,154 @@
+"""What an epoch costs as data grow: a line in |S|, nothing in |C| x |I|; and what it costs to visit every pair."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from typing import Any
+
+from everypair.experiments import cost
+from everypair.experiments.common import rounded
+from everypair.experiments.speed import data
+from everypair.experiments.speed.contenders import OURS
+from everypair.experiments.speed.part import Part, figure, spread
+from everypair.experiments.speed.pictures import Line, lines
+from everypair.experiments.speed.process import Remote
+from everypair.experiments.speed.setup import Setup
+from everypair.experiments.speed.store import Unit
+
+EPOCHS = 3
+FACTORS = 64
+PAIRS = "pairs"  # the unit whose pairs grow
+ROWS = "rows"  # the unit whose pairs and rows stay, while |C| x |I| grows
+COST_FACTORS = 8
+
+
+class Conventional:
+    """The comparison of the paper's experiments, in a process of its own."""
+
+    def compare(self, events: int, catalogue: list[int], alone: int, factors: int, repeats: int) -> dict[str, Any]:
+        """See :func:`everypair.experiments.cost.compare`."""
+        costs = cost.compare(events, catalogue, alone, factors, repeats, 0, lambda text: None)
+        return {"measured": [c.json for c in costs.measured], "paper": [c.json for c in costs.paper]}
+
+
+def units(setup: Setup) -> list[Unit]:
+    """Two lines, and the comparison."""
+    sizes = setup.sizes
+    contexts, items, pairs = sizes.growth
+    events, catalogue, alone = sizes.cost
+    growing = [data.Shape(contexts, items, pairs // by) for by in (8, 4, 2, 1)]
+    rows = contexts + items
+    turned = [data.Shape(rows - n, n, pairs // 4) for n in (rows // 12, rows // 6, rows // 3, rows // 2)]
+    common = {"factors": FACTORS, "threads": setup.threads, "repeats": sizes.repeats}
+    return [
+        Unit({"what": PAIRS, "shapes": growing, **common}, lambda: measure(setup, growing)),
+        Unit({"what": ROWS, "shapes": turned, **common}, lambda: measure(setup, turned)),
+        Unit(
+            {"what": "conventional", "events": events, "catalogue": catalogue, "alone": alone, "repeats": sizes.repeats},
+            lambda: compare(events, list(catalogue), alone, sizes.repeats),
+        ),
+    ]
+
+
+def measure(setup: Setup, shapes: list[data.Shape]) -> dict[str, Any]:
+    """Seconds of an epoch for each shape, runs in turn."""
+    remotes: list[tuple[dict[str, Any], Remote]] = []
+    try:
+        for j, shape in enumerate(shapes):
+            folder = setup.folder / f"growth{j}-{shape.users}-{shape.items}-{shape.pairs}"
+            matrix = data.generate(shape)
+            if not folder.exists():
+                data.write(matrix, folder)
+            entry = {"contexts": shape.users, "items": shape.items, "pairs": int(matrix.nnz), "seconds": []}
+            remote = Remote("mf:Contestant", name=OURS, pairs=str(folder), factors=FACTORS, threads=setup.threads)
+            remotes.append((entry, remote))
+            remote.call("begin")
+        for _ in range(setup.sizes.repeats):
+            for entry, remote in remotes:
+                stamps = remote.call("run", epochs=EPOCHS)["stamps"]
+                entry["seconds"].append(statistics.median(b - a for a, b in itertools.pairwise(stamps)))
+    finally:
+        for _, remote in remotes:
+            remote.close()
+    return {"points": [entry for entry, _ in remotes]}
+
+
+def compare(events: int, catalogue: list[int], alone: int, repeats: int) -> dict[str, Any]:
+    """Conventional CD and iCD."""
+    with Remote("growth:Conventional") as remote:
+        arguments = {"events": events, "catalogue": catalogue, "alone": alone, "factors": COST_FACTORS, "repeats": repeats}
+        return remote.call("compare", **arguments)
+
+
+def part(entries: list[dict[str, Any]]) -> Part:
+    """Tables and lines."""
+    told = Part("Cost")
+    for entry in entries:
+        if entry["arguments"]["what"] == "conventional":
+            _tell_conventional(told, entry["result"])
+        else:
+            _tell_growth(told, entry)
+    return told
+
+
+def _tell_growth(told: Part, entry: dict[str, Any]) -> None:
+    points, grows = entry["result"]["points"], entry["arguments"]["what"] == PAIRS
+    middle = [statistics.median(point["seconds"]) for point in points]
+    first, last = points[0], points[-1]
+    if grows:
+        told.say("An epoch of MF with k = 64 for more and more pairs of the same contexts and items:")
+        least, most = (
+            bound(seconds / point["pairs"] for seconds, point in zip(middle, points, strict=True)) for bound in (min, max)
+        )
+        told.aim("seconds per pair, largest over smallest, as |S| grows", "linear: near 1", f"{most / least:.2f}", None)
+    else:
+        told.say("The same number of pairs, of contexts and items together as many, |C| x |I| growing:")
+        by = last["contexts"] * last["items"] / (first["contexts"] * first["items"])
+        what = f"seconds, largest over smallest, while |C| x |I| grows {by:.1f} times"
+        told.aim(what, "independent: near 1", f"{max(middle) / min(middle):.2f}", None)
+    rows = [
+        [
+            f"{point['pairs']:,}",
+            f"{point['contexts']:,} x {point['items']:,}",
+            f"{point['contexts'] * point['items'] / 1e6:,.0f}",
+            spread(point["seconds"]),
+            f"{1e9 * seconds / point['pairs']:.0f}",
+        ]
+        for point, seconds in zip(points, middle, strict=True)
+    ]  # fmt: skip
+    told.table(["pairs", "contexts x items", "million cells", "seconds per epoch", "nanoseconds per pair"], rows)
+    if grows:
+        title = f"Seconds of an epoch of MF: {first['contexts']:,} x {first['items']:,}, k = {FACTORS}"
+        measured = [(point["pairs"] / 1e6, seconds) for point, seconds in zip(points, middle, strict=True)]
+        told.picture("cost-pairs", title, lines(title, "observed pairs, millions", "seconds", [Line(OURS, measured, thick=True)]))
+
+
+def _tell_conventional(told: Part, result: dict[str, Any]) -> None:
+    told.say(
+        "Conventional coordinate descent visits every pair of the same factorization machine (k = 8, one thread, both compiled);",
+        "the rows with 68,000 items are extrapolated from the cost per operation that was measured (marked *). P: the item before,",
+        "A: attributes, U: the user, H: all items so far.",
+    )
+    rows = []
+    for found in (*result["measured"], *result["paper"]):
+        star = "*" if found["extrapolated"] else ""
+        rows.append([
+            found["context"],
+            f"{found['contexts']:,}",
+            f"{found['items']:,}",
+            f"{rounded(found['icd_operations'])} / {rounded(found['cd_operations'])}",
+            f"{figure(found['icd_seconds'])}{star} / {rounded(found['cd_seconds'])}{star}",
+            f"{rounded(found['ratio_operations'])}",
+            f"{rounded(found['ratio_seconds'])}{star}",
+        ])  # fmt: skip
+    header = ["context", "events", "items", "operations: iCD / CD", "seconds: iCD / CD", "ratio of operations", "ratio of seconds"]
+    told.table(header, rows)
+    series = []
+    for name in dict.fromkeys(found["context"] for found in result["measured"]):
+        own = [found for found in result["measured"] if found["context"] == name]
+        series.append((name, own))
+    title = "Seconds of an epoch: iCD and conventional CD (dashed)"
+    drawn = [Line(f"iCD, {name}", [(f["items"], f["icd_seconds"]) for f in own], look=j) for j, (name, own) in enumerate(series)]
+    drawn += [Line(f"CD, {name}", [(f["items"], f["cd_seconds"]) for f in own], "6 4", j) for j, (name, own) in enumerate(series)]
+    told.picture("cost-conventional", title, lines(title, "items", "seconds", drawn, log=(True, True)))

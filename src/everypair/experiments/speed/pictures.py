@@ -1,0 +1,128 @@
+"""Pictures of the report: lines on linear or logarithmic scales. Each brings its own style and light background.
+
+Colours are those of Okabe and Ito, which most people can tell apart; marks differ, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from everypair import pictures
+
+WIDTH, HEIGHT = 620, 380
+LEFT, RIGHT, TOP, BOTTOM = 66, 168, 44, 50  # room for ticks, the key, the title and labels
+NAME = "everypair-speed"  # its style must not change other pictures on the same page
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#555555")
+MARKS = ("circle", "square", "triangle", "diamond")
+STYLE = f"""<style>
+.{NAME} text {{ font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1d2430; }}
+.{NAME} .paper {{ fill: #fff; stroke: #dfe4ea; }} .{NAME} .title {{ font-size: 14px; font-weight: 600; }}
+.{NAME} .tick {{ text-anchor: end; fill: #5b6675; }} .{NAME} .label {{ text-anchor: middle; fill: #5b6675; }}
+.{NAME} .grid {{ stroke: #e6eaef; }} .{NAME} polyline {{ fill: none; stroke-width: 2; }}
+.{NAME} .thick polyline {{ stroke-width: 3; }}
+</style>"""
+
+
+class Line(NamedTuple):
+    """Measured points under a name. Lines of the same ``look`` share colour and marks; None: a look of its own."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    dash: str = ""
+    look: int | None = None
+    thick: bool = False
+
+
+class Axis(NamedTuple):
+    """What it shows, from where to where, and its ticks."""
+
+    label: str
+    place: Callable[[float], float]  # from 0 to 1
+    ticks: list[tuple[float, str]]
+
+
+def lines(
+    title: str, across: str, up: str, series: Sequence[Line], log: tuple[bool, bool] = (False, False), from_zero: bool = True
+) -> str:
+    """A picture of lines with marks."""
+    xs, ys = ([point[j] for line in series for point in line.points] for j in (0, 1))
+    x, y = _axis(across, xs, log[0], from_zero, 0.0), _axis(up, ys, log[1], from_zero, 0.04)
+    parts = [
+        STYLE,
+        f'<g class="{NAME}">',
+        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{HEIGHT - 1}" rx="8"/>',
+    ]
+    parts.append(pictures.text(16, 25, "title", title))
+    for value, text in y.ticks:
+        parts.append(pictures.line(LEFT, _down(y, value), WIDTH - RIGHT, _down(y, value), 'class="grid"'))
+        parts.append(pictures.text(LEFT - 8, _down(y, value) + 4, "tick", text))
+    for value, text in x.ticks:
+        parts.append(pictures.line(_over(x, value), TOP, _over(x, value), HEIGHT - BOTTOM, 'class="grid"'))
+        parts.append(pictures.text(_over(x, value), HEIGHT - BOTTOM + 18, "label", text))
+    parts.append(pictures.text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "label", across))
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(f'<text class="label" transform="translate(18 {middle:.1f}) rotate(-90)">{pictures.plain(up)}</text>')
+    for j in reversed(range(len(series))):  # the first on top
+        parts += _drawn(series[j], j, x, y)
+    return pictures.svg(title, WIDTH, HEIGHT, [*parts, "</g>"])
+
+
+def _drawn(line: Line, j: int, x: Axis, y: Axis) -> list[str]:
+    look = j if line.look is None else line.look
+    colour, mark = COLOURS[look % len(COLOURS)], MARKS[look % len(MARKS)]
+    places = [(_over(x, a), _down(y, b)) for a, b in line.points]
+    path = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
+    dash = f' stroke-dasharray="{line.dash}"' if line.dash else ""
+    parts = [f'<g class="{"thick" if line.thick else "thin"}"><polyline points="{path}" stroke="{colour}"{dash}/>']
+    for (a, b), (seconds, value) in zip(places, line.points, strict=True):
+        parts.append(_mark(mark, a, b, colour, f"{line.name}: {seconds:.4g}, {value:.6g}"))
+    key = TOP + 8 + 22 * j
+    at = WIDTH - RIGHT + 14
+    parts.append(f'<polyline points="{at},{key} {at + 22},{key}" stroke="{colour}"{dash}/>')
+    parts.append(_mark(mark, at + 11, key, colour, line.name))
+    parts.append(pictures.text(at + 29, key + 4, "key", pictures.shortened(line.name, 12, RIGHT - 46)) + "</g>")
+    return parts
+
+
+def _mark(kind: str, x: float, y: float, colour: str, told: str) -> str:
+    title = f"<title>{pictures.plain(told)}</title>"
+    if kind == "circle":
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}">{title}</circle>'
+    corners = {
+        "square": ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
+        "triangle": ((0, -4.8), (4.6, 3.4), (-4.6, 3.4)),
+        "diamond": ((0, -5), (5, 0), (0, 5), (-5, 0)),
+    }[kind]
+    return f'<polygon points="{" ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in corners)}" fill="{colour}">{title}</polygon>'
+
+
+def _axis(label: str, values: Sequence[float], log: bool, from_zero: bool, room: float) -> Axis:
+    low, high = min(values), max(values)
+    if log:
+        a, b = math.log10(low), math.log10(high)
+        margin = max(0.03 * (b - a), 0.02) + room
+        a, b = a - margin, b + margin
+        return Axis(label, lambda value: (math.log10(value) - a) / (b - a), _powers(a, b))
+    low = 0.0 if from_zero else low
+    high += 0.05 * (high - low or abs(high) or 1.0)
+    distance = pictures.step(high - low)
+    first = math.ceil(low / distance)
+    ticks = [(j * distance, f"{j * distance:,.10g}") for j in range(first, int(high / distance) + 1)]
+    return Axis(label, lambda value: (value - low) / (high - low), ticks)
+
+
+def _powers(a: float, b: float) -> list[tuple[float, str]]:
+    """Ticks from 10^a to 10^b: 1, 2 and 5 of each power where there are few powers."""
+    digits = (1, 2, 5) if b - a < 2.5 else (1,)
+    values = [digit * 10.0**power for power in range(math.floor(a), math.ceil(b) + 1) for digit in digits]
+    return [(value, f"{value:,.10g}") for value in values if a <= math.log10(value) <= b]
+
+
+def _over(axis: Axis, value: float) -> float:
+    return LEFT + axis.place(value) * (WIDTH - LEFT - RIGHT)
+
+
+def _down(axis: Axis, value: float) -> float:
+    return HEIGHT - BOTTOM - axis.place(value) * (HEIGHT - TOP - BOTTOM)
