@@ -12,7 +12,7 @@ import everypair as ep
 from everypair.kernels import columns, order, rows, simd, topn
 from everypair.kernels.jit import kernel, part, pick
 from everypair.parallel import Workers
-from everypair.towers.fields import lowest
+from everypair.towers.block import lowest
 
 seeds = st.integers(0, 10**6)
 
@@ -32,7 +32,7 @@ def test_solve(seed: int, n: int, rank: int) -> None:
 @kernel
 def run_vectorised(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total, delta):
     simd.accumulate(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
-    simd.update(indices, psi, lo, hi, first, scores, delta)
+    simd.update(indices, psi, lo, hi, first, scores, delta, 0)
 
 
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.sampled_from([np.int32, np.int64]), st.booleans(), st.booleans())
@@ -50,7 +50,7 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
     moved = scores.copy()
     run_vectorised(indices, psi, lo, hi, 16, moved, a, int(many_a), b, int(many_b), found, delta)
     simd.accumulate_plain(indices, psi, lo, hi, 16, scores, a, int(many_a), b, int(many_b), expected)
-    simd.update_plain(indices, psi, lo, hi, 16, scores, delta)
+    simd.update_plain(indices, psi, lo, hi, 16, scores, delta, 0)
     tolerance = 1e-4 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
@@ -63,8 +63,9 @@ def test_long_rows() -> None:
     n = 2 * rows.RUN + 77
     feedback = ep.Feedback(np.arange(n), np.zeros(n, int), random.normal(1.0, 0.1, n), 2.0, shape=(n, 2))
     settings = {"epochs": 2, "dtype": "float64", "rotate": False}
-    by_rows = ep.MF(20, **settings).fit(feedback)
-    features = ep.MFSI(20, **settings).fit(feedback, contexts=sp.eye_array(n), items=sp.eye_array(2), start=None)
+    start = {"W": random.normal(size=(n, 20)), "H": random.normal(size=(2, 20))}
+    by_rows = ep.MF(20, **settings).fit(feedback, start=start)
+    features = ep.MFSI(20, **settings).fit(feedback, contexts=sp.eye_array(n), items=sp.eye_array(2), start=start)
     np.testing.assert_allclose(by_rows.psi_, features.psi_, rtol=1e-9)
 
 

@@ -177,7 +177,7 @@ def test_the_gram_of_contexts_is_kept_in_step(name: str, update: Any, moved: boo
     for _ in range(2):
         recommender.update(new, elsewhere if moved else people(log))
     served = recommender._served
-    phi = served.vectors.vectors(served.contexts.columns(Training.of(served.dataset, served.by_user).moments))
+    phi = served.vectors.vectors(served.contexts.columns(Training.of(served.dataset, served.by_user).moments)).astype(np.float64)
     np.testing.assert_allclose(served.vectors.context_gram, phi.T @ phi, rtol=1e-6, atol=1e-8)
     assert served.vectors.n_contexts == len(phi)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,10 +11,16 @@ import scipy.sparse as sp
 
 from everypair import validation as check
 from everypair.feedback import Values
-from everypair.kernels import columns
+from everypair.kernels import columns, levels, parts
+from everypair.kernels.order import grouped
 from everypair.parallel import SERIAL, Workers
 
 DENSE = 0.5  # share of entries that are not zero from which an array is kept as one
+RANGES, RANGE, LEVEL = (
+    16,
+    8_192,
+    8,
+)  # ranges of rows with sums by level of their own: at most, rows in each, and rows for each level
 
 
 @runtime_checkable
@@ -82,6 +89,7 @@ class Field:
     shape: tuple[int, int]
     one_hot: bool  # at most one feature in each row
     makes_columns = False  # has :meth:`iterate_columns`
+    has_rows = False  # has :meth:`add_rows`
     has_squares = True  # has the products with squared entries
     few_features = False  # a row has few of them, each worth a word of its own
 
@@ -93,6 +101,10 @@ class Field:
         """``out[f] += X W[f]`` for every dimension f."""
         for w, sums in zip(W, out, strict=True):
             sums += self.multiply(w, workers)
+
+    def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+        """``out += X[start:stop] W``, for weights with a row for each feature: all dimensions of a range of rows."""
+        raise NotImplementedError
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``X' z``."""
@@ -148,6 +160,7 @@ class SparseField(Field):
     """A sparse matrix, compressed both ways."""
 
     few_features = True
+    has_rows = True
 
     def __init__(self, name: str, matrix: Any) -> None:
         csr: Any = sp.csr_array(check.sparse(f"field {name!r}", matrix), copy=True)
@@ -159,7 +172,7 @@ class SparseField(Field):
         self.one_hot = bool(np.all(np.diff(csr.indptr) <= 1))
         csc: Any = csr.tocsc()
         ones = bool(np.all(csr.data == 1.0))
-        self._rows = Compressed(csr.indptr, csr.indices, 1.0 if ones else csr.data)
+        self.rows = Compressed(csr.indptr, csr.indices, 1.0 if ones else csr.data)
         self.columns = Compressed(csc.indptr, csc.indices, 1.0 if ones else csc.data)
 
     def take(self, index: np.ndarray) -> SparseField:
@@ -170,34 +183,114 @@ class SparseField(Field):
         return self._matrix().toarray()
 
     def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        indptr, indices, values = self._rows.arrays
+        indptr, indices, values = self.rows.arrays
         at = slice(indptr[row], indptr[row + 1])
         there = indices[at]
         return there, np.ones(len(there)) if np.ndim(values) == 0 else values[at].astype(np.float64)  # type: ignore[index]
 
     def content(self) -> Iterator[Any]:
         yield self.shape
-        yield from self._rows.arrays
+        yield from self.rows.arrays
 
     def _matrix(self) -> Any:
-        indptr, indices, values = self._rows.arrays
+        indptr, indices, values = self.rows.arrays
         return sp.csr_array((np.broadcast_to(values, len(indices)), indices, indptr), shape=self.shape)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._rows.apply(columns.multiply, v, workers)
+        return self.rows.apply(columns.multiply, v, workers)
 
     def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """A thread takes whole dimensions: fewer, longer pieces of work than a product at a time."""
-        workers.run(columns.add_products, workers.singly(len(W), W.size + out.size), *self._rows.arrays, W, out)
+        workers.run(columns.add_products, workers.singly(len(W), W.size + out.size), *self.rows.arrays, W, out)
+
+    def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+        parts.add_rows(start, stop, *self.rows.arrays, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(columns.multiply, z, workers)
 
     def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._rows.apply(columns.multiply_squared, v, workers)
+        return self.rows.apply(columns.multiply_squared, v, workers)
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(columns.multiply_squared, z, workers)
+
+
+class LevelsField(Field):
+    """A feature per level of a categorical column: all that is kept is the level of each row.
+
+    Parameters
+    ----------
+    codes : array of integers
+        The level of each row, -1 for none.
+    n : int
+        Number of levels.
+    """
+
+    one_hot = True
+    few_features = True
+    has_rows = True
+
+    def __init__(self, codes: np.ndarray, n: int) -> None:
+        self.shape = (len(codes), n)
+        self.codes = np.where(codes < 0, n, codes).astype(np.uint32)  # rows without a level: one past the last
+
+    @cached_property
+    def columns(self) -> Compressed:
+        """The rows of each level."""
+        indptr, rows = grouped(self.codes, self.shape[1] + 1, np.int32 if len(self.codes) < 2**31 else np.int64)
+        return Compressed(indptr[:-1], rows, 1.0)
+
+    @cached_property
+    def ranges(self) -> np.ndarray:
+        """Bounds of ranges of rows that keep sums by level of their own: a matter of the data, not of the threads."""
+        rows, levels = self.shape
+        return np.linspace(0, rows, 1 + max(1, min(RANGES, rows // RANGE, rows // (LEVEL * max(levels, 1))))).astype(np.int64)
+
+    @property
+    def by_row(self) -> bool:
+        """Whether sums by level are best made row by row: with a level for every few rows, those of a range cost too much."""
+        return len(self.ranges) > 2 or self.shape[0] < 2 * RANGE
+
+    def take(self, index: np.ndarray) -> LevelsField:
+        """Some of the rows."""
+        return LevelsField(self._signed()[index], self.shape[1])
+
+    def toarray(self) -> np.ndarray:
+        return with_none(np.eye(self.shape[1]))[self.codes]
+
+    def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        there = self.codes[row : row + 1].astype(np.int64)
+        there = there[there < self.shape[1]]
+        return there, np.ones(len(there))
+
+    def content(self) -> Iterator[Any]:
+        yield from (self.shape, self.codes)
+
+    def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
+        out = np.empty(self.shape[0], v.dtype)
+        workers.run(levels.take, workers.even(len(out)), self.codes, with_none(v), out)
+        return out
+
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        padded = np.concatenate([W, np.zeros((len(W), 1), W.dtype)], axis=1)
+        workers.run(levels.add_products, workers.even(self.shape[0]), self.codes, padded, out)
+
+    def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+        parts.add_levels(start, stop, self.codes, W, out)
+
+    def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
+        if not self.by_row:
+            return self.columns.apply(columns.multiply, z, workers)
+        sums = np.zeros((len(self.ranges) - 1, self.shape[1] + 1))
+        workers.run(levels.add_at, range(len(self.ranges)), self.ranges, self.codes, z, sums)
+        return sums.sum(axis=0)[:-1].astype(z.dtype)
+
+    multiply_squared = multiply
+    multiply_squared_transposed = multiply_transposed
+
+    def _signed(self) -> np.ndarray:
+        return np.where(self.codes == self.shape[1], -1, self.codes.astype(np.int64))
 
 
 class DenseField(Field):
@@ -205,6 +298,7 @@ class DenseField(Field):
 
     one_hot = False
     makes_columns = True
+    has_rows = True
 
     def __init__(self, name: str, matrix: np.ndarray) -> None:
         check.refuse(f"field {name!r}", ~np.isfinite(matrix), matrix, "be finite")
@@ -223,6 +317,9 @@ class DenseField(Field):
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._times(lambda x: x, v, workers)
+
+    def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+        out += self._matrix[start:stop] @ W
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._transposed_times(lambda x: x, z, workers)
@@ -308,20 +405,35 @@ def as_field(name: str, matrix: Any) -> Field:
     if isinstance(matrix, Field):
         return matrix
     if sp.issparse(matrix):
-        return SparseField(name, matrix)
+        return _levels_of(field := SparseField(name, matrix)) or field
     if isinstance(matrix, np.ndarray) and matrix.ndim == 2:
         matrix = check.array(f"field {name!r}", matrix)
         if matrix.dtype.kind not in "fiub":
             raise TypeError(f"field {name!r} must hold numbers, got dtype {matrix.dtype}.")
         if matrix.dtype.kind == "f" and np.count_nonzero(matrix) > DENSE * matrix.size:
             return DenseField(name, matrix)
-        return SparseField(name, sp.csr_array(matrix))
+        return as_field(name, sp.csr_array(matrix))
     if isinstance(matrix, Operator):
         return OperatorField(name, matrix)
     raise TypeError(
         f"field {name!r} must be a scipy sparse matrix, a 2-dimensional numpy array or a linear operator with shape, matvec and "
         f"rmatvec, got {type(matrix).__name__}" + (f" of shape {matrix.shape}." if hasattr(matrix, "shape") else ".")
     )
+
+
+def _levels_of(field: SparseField) -> LevelsField | None:
+    """The same field by the level of each row, if it is nothing but ones, at most one in each row."""
+    indptr, indices, values = field.rows.arrays
+    if not field.one_hot or np.ndim(values) != 0:
+        return None
+    codes = np.full(field.shape[0], -1)
+    codes[np.diff(indptr) > 0] = indices
+    return LevelsField(codes, field.shape[1])
+
+
+def with_none(table: np.ndarray) -> np.ndarray:
+    """With a last entry that is zero: what rows without a level find."""
+    return np.concatenate([table, np.zeros_like(table, shape=(1, *table.shape[1:]))])
 
 
 def require_squares(features: Features) -> None:

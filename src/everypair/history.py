@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.features import Compressed, Field
+from everypair.features import LEVEL, RANGE, RANGES, Compressed, Field
 from everypair.feedback import Values
-from everypair.kernels import columns
+from everypair.kernels import columns, parts
 from everypair.kernels import history as kernels
 from everypair.kernels.order import grouped
+from everypair.kernels.pasts import Pasts, Sums
 from everypair.parallel import SERIAL, Workers
 
 NORMALIZATIONS = ("sqrt", "mean", "none")
@@ -55,6 +56,7 @@ class HistoryField(Field):
 
     one_hot = False
     few_features = True
+    has_rows = True
     visits = 0  # events and rows that products have visited
 
     def __init__(
@@ -95,6 +97,40 @@ class HistoryField(Field):
     def _entries(self) -> tuple[Values, Values]:
         return 1.0, self.window.decay**self._last
 
+    @cached_property
+    def pasts(self) -> Pasts | None:
+        """The rows sequence by sequence, for block steps on all of them: None where they are not in that order, or where there are
+        too many items for ranges of sequences to have sums of their own."""
+        bounds, n = self._sequences.arrays[0], len(self._items) + len(self._end)
+        sequence = np.searchsorted(bounds, self._begin, side="right") - 1
+        longer = np.diff(self._end - self._begin) >= 0
+        ranges = min(RANGES, n // RANGE, n // (LEVEL * max(self.shape[1], 1)))
+        if not np.all((np.diff(sequence) > 0) | ((np.diff(sequence) == 0) & longer)) or (ranges < 2 <= n // RANGE):
+            return None
+        rows = np.searchsorted(sequence, np.arange(len(bounds)))
+        work = bounds + rows
+        cuts = np.searchsorted(work, np.linspace(0, work[-1], max(ranges, 1) + 1)[1:-1])
+        count = (self._end - self._begin).astype(np.uint32)
+        return Pasts(np.concatenate([[0], cuts, [len(bounds) - 1]]), bounds, rows, count, self._items.astype(np.uint32, copy=False))
+
+    @cached_property
+    def nobodys(self) -> np.ndarray:
+        """Items that are in no row's past."""
+        return self.multiply_squared_transposed(np.ones(self.shape[0]), SERIAL) <= 0.0
+
+    @cached_property
+    def sums(self) -> tuple[Sums, Sums]:
+        """How pasts add up: for the entries, and for their squares."""
+        decay = self.window.decay
+        return (
+            Sums(decay, self._last, *self._entries, self._scale),
+            Sums(decay**2, self._last, *self._squares, self._scale**2),
+        )
+
+    def visited(self, products: int) -> None:
+        """Count what so many products visit."""
+        self.visits += products * (len(self._items) + self.shape[0])
+
     def take(self, index: np.ndarray) -> HistoryField:
         """Some of the rows."""
         return HistoryField(
@@ -117,6 +153,11 @@ class HistoryField(Field):
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._forward(v, self.window.decay, self._entries, self._scale, workers)
 
+    def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+        self.visits += stop - start
+        window = (self._begin, self._end, self._scale, self.window.decay, self._last)
+        parts.add_history(start, stop, self._items, *window, W, out)
+
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._backward(z, self.window.decay, self._entries, self._scale, workers)
 
@@ -135,7 +176,7 @@ class HistoryField(Field):
     def _forward(
         self, v: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
     ) -> np.ndarray:
-        self.visits += len(self._items) + self.shape[0]
+        self.visited(1)
         sums = np.empty(len(self._items))
         sequences = self._sequences
         arguments = (*sequences.arrays[:2], v, decay, self._last, *coefficients, sums)
@@ -147,7 +188,7 @@ class HistoryField(Field):
     def _backward(
         self, z: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
     ) -> np.ndarray:
-        self.visits += len(self._items) + self.shape[0]
+        self.visited(1)
         sums = np.zeros(len(self._items))
         kernels.add_at(self._position, z, scale, sums)
         arguments = (self._sequences.arrays[0], decay, self._last, *coefficients, sums)

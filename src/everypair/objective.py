@@ -24,12 +24,15 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from everypair.computed import Computed
 from everypair.feedback import Feedback, Values
 from everypair.kernels import pairs, rows
+from everypair.kernels.permute import put, take
 from everypair.parallel import Workers
 from everypair.rounding import NEVER, tiny
+from everypair.sweeping import Pairs, RowSweep, score
 from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.view import Tangents, View
 
 LOSS_BLOCK = 65_536  # pairs per partial sum of the loss: fixed, so that it does not depend on the number of threads
 
@@ -68,6 +71,7 @@ class Objective:
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)
+        self._spare: np.ndarray | None = None  # room for the scores in the other order
         permutation = feedback.by_item.order
         self._sides = {
             "context": Side(self, "context", a, b, feedback.context_weight, listed),
@@ -89,10 +93,7 @@ class Objective:
         """Scores of the observed pairs from the vectors."""
         self._order = "context"
         indptr, indices, _ = self.feedback.by_context
-        phi, psi = self.vectors["context"].rows, self.vectors["item"].rows
-        self.workers.run(
-            pairs.score_pairs, self.workers.split(indptr), indptr, indices, phi, psi, self._scores
-        )  # fmt: skip
+        score(indptr, indices, self.vectors["context"], self.vectors["item"], self._scores, self.workers)
 
     def value(self, l2: float) -> ObjectiveValue:
         """The exact objective, as a dense evaluation over all pairs would give it."""
@@ -112,12 +113,10 @@ class Objective:
         if order != self._order:
             permutation = self.feedback.by_item.order
             assert permutation is not None
-            if order == "item":
-                self._scores = self._scores.take(permutation)
-            else:
-                scores = np.empty_like(self._scores)
-                scores[permutation] = self._scores
-                self._scores = scores
+            self._spare = np.empty_like(self._scores) if self._spare is None else self._spare
+            kernel = take if order == "item" else put
+            self.workers.run(kernel, self.workers.even(len(permutation)), permutation, self._scores, self._spare)
+            self._scores, self._spare = self._spare, self._scores
             self._order = order
 
 
@@ -143,13 +142,18 @@ class Side(View):
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
         self._tiny = tiny(objective.dtype) if listed else NEVER
         self._bounds = self.workers.split(view.indptr)
+        self._by_event = len(view.indices) == self.n_rows and bool(
+            np.all(np.diff(view.indptr) == 1)
+        )  # row c has the pair c and no other
         self._buffers: dict[str, np.ndarray] = {}
         self._scores = np.empty(0)
         self._tracked: dict[int, np.ndarray] = {}
+        self._sweep: RowSweep | None = None
 
     def open(self, scores: np.ndarray) -> Side:
         self._scores = scores
         self._tracked = {}
+        self._shown: dict[str, int] = {}  # dimensions of the other side by the buffer they are in
         self.moved: set[int] = set()  # dimensions
         return self
 
@@ -171,21 +175,20 @@ class Side(View):
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
-        self._run(
-            pairs.slopes, self._indices, self._a, self._b, self._scores, self.other.dims[f], self._weight,
+        self._run_pairs(
+            pairs.slopes_by_event if self._by_event else pairs.slopes, self._a, self._b, self._scores, self._seen(f), self._weight,
             self._product(f, "product"), self.gram[f, f], self._tiny, g, h,
         )  # fmt: skip
         return g, h
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
-        out = self._buffer("pair", (self.n_rows, 8))
-        J, psi = self.gram, self.other.dims
-        self._run(
-            pairs.slopes_pair, self._indices, self._a, self._b, self._scores, psi[f], psi[q], self._weight,
-            self._product(f, "product"), self._product(q, "product_q"), J[f, f], J[f, q], J[q, q],
-            self._tiny, phi, out,
+        out, J = self._buffer("pair", (8, self.n_rows)), self.gram
+        self._run_pairs(
+            pairs.slopes_pair_by_event if self._by_event else pairs.slopes_pair, self._a, self._b, self._scores,
+            self._seen(f), self._seen(q, "seen_q"), self._weight, self._product(f, "product"), self._product(q, "product_q"),
+            J[f, f], J[f, q], J[q, q], self._tiny, phi, out,
         )  # fmt: skip
-        return out
+        return out.T
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
@@ -213,13 +216,13 @@ class Side(View):
 
     def move(self, f: int, delta: np.ndarray) -> None:
         self._advance(f, delta)
-        self._run(pairs.move, self._indices, self.other.dims[f], delta, self._scores)
+        self._run_pairs(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         self._advance(f, delta_f)
         self._advance(q, delta_q)
-        psi = self.other.dims
-        self._run(pairs.move_pair, self._indices, psi[f], psi[q], delta_f, delta_q, self._scores)
+        kernel = pairs.move_pair_by_event if self._by_event else pairs.move_pair
+        self._run_pairs(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
         phi = self.own.dims[at : at + tangent.shape[1]]
@@ -237,21 +240,48 @@ class Side(View):
         """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
         self._tracked[f] = self._product(f, f"tracked {f}")  # type: ignore[assignment]
 
+    def tangents(self) -> Tangents | None:
+        """Only where vectors are computed from the parameters when they are needed: they would not follow."""
+        if not isinstance(self.own, Computed):
+            return None
+        self.own.forget()
+        self._tracked.clear()
+        psi = self.other.rows
+        one, first = np.ones((1, psi.shape[1]), psi.dtype), np.zeros(self.n_rows, np.int64)
+        return Tangents(
+            self._indptr, self._indices, self._a, self._b, self._scores, psi, self.gram, self._weight, one, first
+        )  # fmt: skip
+
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
-        J, psi = self.gram, self.other.rows
-        rest = (self._weight, penalty, eta, self._tiny, W)
         if block_size == 1:
-            a, b = (np.asarray(np.atleast_1d(x), psi.dtype) for x in (self._a, self._b))
-            diagonal = np.count_nonzero(J - np.diag(np.diag(J))) == 0
-            weights = (a, np.ndim(self._a), b, np.ndim(self._b))
-            self._run(rows.sweep, self._indices, *weights, self._scores, rows.padded(psi), J, diagonal, *rest)
+            self._sweep = self._sweep or RowSweep(self._indptr, self.workers)
+            observed = Pairs(self._indptr, self._indices, self._a, self._b, self._scores)
+            self._sweep(observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
         else:
-            self._run(rows.sweep_blocks, self._indices, self._a, self._b, self._scores, psi, J, block_size, *rest)
+            rest = (self._weight, penalty, eta, self._tiny, W)
+            self._run(
+                rows.sweep_blocks, self._indices, self._a, self._b, self._scores, self.other.rows, self.gram, block_size, *rest
+            )  # fmt: skip
         self.own.become(W)
         return True
 
     def _run(self, kernel: Any, *args: Any) -> None:
         self.workers.run(kernel, self._bounds, self._indptr, *args)
+
+    def _run_pairs(self, kernel: Any, *args: Any) -> None:
+        """A kernel that takes what :meth:`_seen` gives."""
+        self.workers.run(kernel, self._bounds, self._indices if self._by_event else self._indptr, *args)
+
+    def _seen(self, f: int, name: str = "seen") -> np.ndarray:
+        """What the rows of the other side have in dimension f: for each of them if rows are events, which look it up as they go;
+        else for each pair, kept from the slopes to the move, and longer for a dimension that comes again and again."""
+        if self._by_event:
+            return self.other.dim(f)
+        out = self._buffer(name, (len(self._indices),))
+        if self._shown.get(name) != f:
+            self.workers.run(pairs.gather_pairs, self.workers.even(len(out)), self._indices, self.other.dim(f), out)
+            self._shown[name] = f
+        return out
 
     def _product(self, f: int, name: str) -> Values:
         """``(J phi)_f`` of each row; after the rotation J has few entries off its diagonal, and this is cheap."""
@@ -260,22 +290,16 @@ class Side(View):
         if f in self._tracked:
             return self._tracked[f]
         out = self._buffer(name)
-        dims = np.flatnonzero(self.gram[f])
-        if len(dims) == 0:
-            out[:] = 0.0
-        else:
-            self.workers.run(
-                pairs.combine, self.workers.even(self.n_rows), self.gram[f], dims, self.own.dims, out
-            )  # fmt: skip
+        self.own.combine(self.gram[f], out, self.workers)
         return out
 
     def _advance(self, f: int, delta: np.ndarray) -> None:
-        self.own.dims[f] += delta
-        self.own.dims_changed()
+        ranges = self.workers.even(self.n_rows)
+        self.own.advance(f, delta, self.workers)
         self.moved.add(f)
         for q, product in self._tracked.items():
             if np.ndim(product):
-                product += (self.gram[q, f] * delta).astype(product.dtype)
+                self.workers.run(pairs.add_scaled, ranges, self.gram[q, f], delta, product)
 
     def _along(self) -> np.ndarray:
         return self._buffer("along", (len(self._indices),))

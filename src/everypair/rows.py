@@ -10,7 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair import validation as check
-from everypair.features import DenseField, Features, Field, Operator, OperatorField, SparseField, as_field
+from everypair.features import (
+    DenseField,
+    Features,
+    Field,
+    LevelsField,
+    Operator,
+    OperatorField,
+    SparseField,
+    as_field,
+    with_none,
+)
 from everypair.kernels.order import grouped
 
 
@@ -178,7 +188,7 @@ class Rows:
         """Columns as fields of features, levels as one feature each; by default all, or the row itself where there is none."""
         if not names and not self.columns:
             index = self.checked_index()
-            return Features({self.name: one_hot(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
+            return Features({self.name: LevelsField(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
     def pick(self, table: np.ndarray) -> np.ndarray:
@@ -216,7 +226,7 @@ class Rows:
     @staticmethod
     def _field(name: str, column: Column) -> Field:
         if isinstance(column, Levels):
-            return as_field(name, one_hot(column.codes, column.n))
+            return LevelsField(column.codes, column.n)
         return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
 
 
@@ -333,11 +343,6 @@ def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
     return array.astype(np.int64, copy=False)
 
 
-def with_none(table: np.ndarray) -> np.ndarray:
-    """With a last entry that is zero: what -1 finds."""
-    return np.concatenate([table, np.zeros_like(table, shape=(1, *table.shape[1:]))])
-
-
 def content_of(column: Column) -> Iterator[Any]:
     """What tells a column from others, for a fingerprint."""
     yield type(column).__name__
@@ -364,7 +369,7 @@ def take_rows(column: Column, index: np.ndarray) -> Column:
     """Some of the rows of a column."""
     if isinstance(column, np.ndarray):
         return column[index]
-    return cast(Levels | SparseField | DenseField, column).take(index)
+    return cast(Levels | LevelsField | SparseField | DenseField, column).take(index)
 
 
 def one_hot(codes: np.ndarray, n: int) -> sp.csr_array:

@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.core import event
 
+from everypair.computed import Computed
 from everypair.objective import OTHER, Objective, ObjectiveValue
 from everypair.progress import Progress
 from everypair.towers.base import Tower, common_turns
 
 SIDES = ("context", "item")
+FEW = 2  # dimensions that are not turned: bias and constant of a factorization machine
 
 
 class Epoch(NamedTuple):
@@ -63,13 +65,14 @@ class ICD:
     def _begin_again(self) -> None:
         """As :meth:`begin`, after an epoch: the next one depends on nothing but the parameters, and rounding errors do not add up.
 
-        Vectors that are the parameters themselves need no computing, nor do their Grams: a sweep leaves that of its own side, and
-        that of the other side is computed anew before it is used.
+        Vectors that are the parameters themselves need no computing, nor do their Grams. The Gram of the contexts is that of the
+        vectors its sweep left, turned since: an epoch computes it anew before it uses it.
         """
         for side in SIDES:
             if self.order == "dimension" or not self.towers[side].vectors_are_parameters:
                 self._place(side)
-                self.update_gram(side)
+                if self.order == "dimension" or side == "item":
+                    self.update_gram(side)
         self.objective.rescore()
 
     def sweeps(self) -> Iterator[str]:
@@ -101,11 +104,21 @@ class ICD:
         return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
 
     def _place(self, side: str) -> None:
-        tower = self.towers[side]
-        vectors = tower.vectors(self.objective.workers)
+        tower, workers = self.towers[side], self.objective.workers
+        if self._computes(tower):
+            self.objective.vectors[side] = Computed(tower, workers)
+            return
+        vectors = tower.vectors(workers)
         if not tower.vectors_are_parameters:
             vectors.own([parameter.value for parameter in tower.parameters.values()])
         self.objective.vectors[side] = vectors
+
+    def _computes(self, tower: Tower) -> bool:
+        """Whether vectors are computed when they are needed, not held: where the rotation leaves J diagonal but for a few
+        dimensions, so that a step on one needs few others, or where steps need none."""
+        turned = sum(turn.stop - turn.start for turn in self._turns)
+        few = tower.n_dims - turned <= FEW
+        return tower.has_parts and not tower.vectors_are_parameters and (few or tower.by_levels)
 
     def update_gram(self, side: str) -> None:
         """J of a side whose vectors have moved."""
@@ -132,7 +145,9 @@ class ICD:
             if self._unregularized and self._singular(values):
                 continue
             self._rotate(at, Q)
-            norms = self._norms(other)[at]
+            norms = np.maximum(values, 0.0)
+            if not isinstance(self.objective.vectors[other], Computed):  # those that are held were turned with rounding
+                norms = self._norms(other)[at]
             if self._unregularized and self._singular(norms):
                 self._rotate(at, Q.T)
                 continue
@@ -160,6 +175,7 @@ class ICD:
         return any(np.any(parameter.penalty == 0) for parameter in parameters if not parameter.fixed)
 
     def _norms(self, side: str) -> np.ndarray:
+        """Squared lengths of the dimensions of a side."""
         vectors, workers = self.objective.vectors[side], self.objective.workers
         return self.towers[side].norms(vectors, self._weights[side], workers)
 

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from everypair.feedback import Values
+from everypair.kernels.pairs import add_scaled, combine
+from everypair.kernels.rows import add_squares
+from everypair.kernels.simd import LANES
 from everypair.parallel import Workers
+
+RUN = 2048  # rows whose products are summed in the precision of the vectors
+
+Part = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
 
 class Vectors:
@@ -16,6 +23,14 @@ class Vectors:
 
     def __init__(self, *, rows: np.ndarray | None = None, dims: np.ndarray | None = None) -> None:
         self._rows, self._dims = rows, dims
+        self._panel: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows, and of dimensions."""
+        if self._rows is not None:
+            return self._rows.shape  # type: ignore[return-value]
+        return self.dims.shape[::-1]  # type: ignore[return-value]
 
     @classmethod
     def of_dimensions(cls, phi: Callable[[int], np.ndarray], n_dims: int) -> Vectors:
@@ -35,6 +50,52 @@ class Vectors:
             assert self._rows is not None
             self._dims = self._rows.T.copy(order="C")
         return self._dims
+
+    def dim(self, f: int) -> np.ndarray:
+        """One dimension of all rows."""
+        return self.dims[f]
+
+    def parts(self, first: int, last: int) -> Part:
+        """A function from a range of rows to their vectors, in dimensions ``first:last``."""
+        if self._rows is not None:
+            rows = self._rows
+            return lambda start, stop: rows[start:stop, first:last]
+        return lambda start, stop: self.dims[first:last, start:stop].T
+
+    def advance(self, f: int, delta: np.ndarray, workers: Workers) -> None:
+        """``phi_f += delta``."""
+        workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
+        self.dims_changed()
+
+    def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """``out = sum_f coefficients[f] phi_f``: a row of ``J phi``."""
+        dims = np.flatnonzero(coefficients)
+        if len(dims) == 0:
+            out[:] = 0.0
+        else:
+            workers.run(combine, workers.even(len(out)), coefficients, dims, self.dims, out)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether ``rows`` are there without computing anything."""
+        return self._rows is not None
+
+    def panel(self, first: int, last: int, workers: Workers) -> np.ndarray:
+        """Some of the dimensions of all vectors, side by side: (n x a multiple of 16), padded with zeros.
+
+        Only good until the next one.
+        """
+        part, n, width = self.parts(first, last), self.shape[0], -(-(last - first) // LANES) * LANES
+        if self._panel is None or self._panel.shape != (n, width):
+            self._panel = np.empty((n, width), part(0, 0).dtype)
+        out = self._panel
+
+        def some(start: int, stop: int) -> None:
+            out[start:stop, : last - first] = part(start, stop)
+            out[start:stop, last - first :] = 0.0
+
+        workers.chunks(n, some)
+        return out
 
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""
@@ -57,8 +118,22 @@ class Vectors:
         self.dims_changed()
 
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
-        """``sum_c weight_c phi(c) phi(c)'`` in float64."""
-        return self._sum(lambda x, w: (x * w) @ x.T, weight, workers)
+        """``sum_c weight_c phi(c) phi(c)'``: sums over RUN rows in the precision of the vectors, added up in float64."""
+        n, n_dims = self.shape
+        part = self.parts(0, n_dims)
+        root = None if np.ndim(weight) == 0 else np.sqrt(weight)
+
+        def some(start: int, stop: int) -> np.ndarray:
+            total, rows = np.zeros((n_dims, n_dims)), part(start, stop)
+            if root is not None:
+                rows = rows * root[start:stop, None].astype(rows.dtype)
+            for at in range(0, len(rows), RUN):
+                x = rows[at : at + RUN]
+                total += x.T @ x
+            return total
+
+        total = workers.sum(n, some)
+        return weight * total if root is None else total
 
     def gram_row(self, f: int, weight: Values, workers: Workers) -> np.ndarray:
         """One row of the Gram."""
@@ -66,17 +141,25 @@ class Vectors:
 
     def norms(self, weight: Values, workers: Workers) -> np.ndarray:
         """The diagonal of the Gram."""
-        return self._sum(lambda x, w: np.sum(x * x * w, axis=1), weight, workers)
-
-    def _sum(self, term: Any, weight: Values, workers: Workers) -> np.ndarray:
-        """Sum of ``term(x, w)`` over ranges of rows, x being their vectors (K x rows), from whichever layout there is."""
-        by_rows = self._rows is not None
-        n = len(self.rows) if by_rows else self.dims.shape[1]
+        if self._rows is None:
+            return self._sum(lambda x, w: np.sum(x * x * w, axis=1), weight, workers)
+        rows = self._rows
 
         def some(start: int, stop: int) -> np.ndarray:
-            x = self.rows[start:stop].T if by_rows else self.dims[:, start:stop]
+            total = np.zeros(rows.shape[1])
+            add_squares(start, stop, rows, weight, total)
+            return total
+
+        return workers.sum(len(rows), some)
+
+    def _sum(self, term: Any, weight: Values, workers: Workers) -> np.ndarray:
+        """Sum of ``term(x, w)`` over ranges of rows, x being their vectors (K x rows)."""
+        n, n_dims = self.shape
+        part = self.parts(0, n_dims)
+
+        def some(start: int, stop: int) -> np.ndarray:
             w = weight if np.ndim(weight) == 0 else weight[start:stop]  # type: ignore[index]
-            return term(x.astype(np.float64), w)
+            return term(part(start, stop).T.astype(np.float64), w)
 
         return workers.sum(n, some)
 

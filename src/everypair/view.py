@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,6 +11,27 @@ from everypair.feedback import Values
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.vectors import Vectors
+
+
+class Tangents(NamedTuple):
+    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
+
+    ``indptr, indices, a, b, scores`` are the observed pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and
+    ``weight`` is alpha0 m_c. With ``v = table[codes[c]]``, D_c is the diagonal matrix of v, or, if there is a ``core``, the matrix
+    (own dimensions x those of psi) that is its product with v.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    a: Values
+    b: Values
+    scores: np.ndarray
+    psi: np.ndarray
+    J: np.ndarray
+    weight: Values
+    table: np.ndarray
+    codes: np.ndarray
+    core: np.ndarray | None = None
 
 
 class View(ABC):
@@ -73,6 +95,10 @@ class View(ABC):
         """``alpha0`` and the other side's J, for a tower that stands for more rows than are listed: the view then gives the
         explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
         raise NotImplementedError(f"{type(self).__name__} lists all its rows")
+
+    def tangents(self) -> Tangents | None:
+        """What a sweep over levels needs, which moves the scores itself; None if the view does not have it."""
+        return None
 
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
         """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""

@@ -123,13 +123,6 @@ def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state
 
 
 @leaf
-def advance_machine(start, stop, u, v, state):
-    """``phi_f += u`` and ``phi_q += v`` for all rows."""
-    for c in range(start, stop):
-        _advance(state, c, u[c], v[c])
-
-
-@leaf
 def gather_levels(start, stop, indptr, rows, g, h, level_g, level_h):
     """Gradient and curvature of a level: the sums of those of its rows."""
     for j in range(start, stop):

@@ -8,14 +8,33 @@ from everypair.kernels.jit import leaf
 
 
 @leaf
-def contract(start, stop, table, levels, tensor, step, out):
-    """``out[c] = sum_e table[levels[c], e] tensor[c * step, e]``: a part of the tensor for each row, or (step 0) one for all."""
+def contract(start, stop, table, levels, tensor, which, out):
+    """``out[c] = sum_e table[levels[c], e] tensor[which[c], e]``."""
     total = np.empty(tensor.shape[2], np.float64)
     for c in range(start, stop):
-        x, part = table[levels[c]], tensor[c * step]
+        x, part = table[levels[c]], tensor[which[c]]
+        if len(total) == 1:  # a loop over e alone vectorises
+            one = np.float64(0.0)
+            for e in range(len(x)):
+                one += np.float64(x[e]) * np.float64(part[e, 0])
+            out[c, 0] = one
+            continue
         total[:] = 0.0
         for e in range(len(x)):
             for j in range(len(total)):
                 total[j] += np.float64(x[e]) * np.float64(part[e, j])
         for j in range(len(total)):
             out[c, j] = total[j]
+
+
+@leaf
+def gather(start, stop, indptr, rows, z, table, levels, out):
+    """``out[l] = sum z_c table[levels[c]]`` over the rows c of group l."""
+    for group in range(start, stop):
+        total = out[group]
+        total[:] = 0.0
+        for p in range(indptr[group], indptr[group + 1]):
+            c = rows[p]
+            x, weight = table[levels[c]], np.float64(z[c])
+            for e in range(len(x)):
+                total[e] += weight * np.float64(x[e])

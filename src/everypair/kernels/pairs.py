@@ -1,6 +1,7 @@
 """Passes over the observed pairs of one side: gradients, curvatures, scores and the loss.
 
-Notation: row ``c`` of this side has the pairs ``indptr[c]:indptr[c + 1]``; ``indices`` names the row of the other side;
+Notation: row ``c`` of this side has the pairs ``indptr[c]:indptr[c + 1]``; ``indices`` names the row of the other side, and
+``psi`` is what it has in a dimension, for each pair or, where ``indices`` are given, for each row of the other side;
 ``a``, ``b`` are the weights of Lemma 1 (``a = alpha - alpha0 m n``, ``b = alpha y``); ``scores`` are kept in step with the
 parameters; ``weight`` is ``alpha0 m_c``; ``product`` is ``(J phi(c))_f``.
 """
@@ -9,17 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import leaf, pick
+from everypair.kernels.jit import leaf, part, pick
 
 # The state of a row in a factorization machine, for a factor dimension f and the bias dimension q: half gradients, half
 # curvatures, phi_f, and how far phi_f and phi_q have moved.
 G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, MOVE_F, MOVE_Q = range(8)
 
+AT_ONCE = 1_024  # rows whose numbers stay in the cache
+
 
 @leaf
-def slopes(
-    start, stop, indptr, indices, a, b, scores, psi, weight, product, curvature, tiny, g, h
-):  # fmt: skip
+def slopes(start, stop, indptr, a, b, scores, psi, weight, product, curvature, tiny, g, h):
     """Half the gradient and half the curvature of the loss with respect to ``phi_f(c)`` (Lemma 3).
 
     ``g_c = sum (a s - b) psi_f + alpha0 m_c (J phi)_f`` and ``h_c = sum a psi_f^2 + alpha0 m_c J_ff``.
@@ -27,13 +28,15 @@ def slopes(
     not depend on ``phi_f(c)``, and both are zero.
     """
     for c in range(start, stop):
+        lo, hi = indptr[c], indptr[c + 1]
+        weights, targets, score, d = part(a, lo, hi), part(b, lo, hi), scores[lo:hi], psi[lo:hi]
         gradient = np.float64(0.0)
         explicit = np.float64(0.0)
         size = np.float64(0.0)
-        for p in range(indptr[c], indptr[c + 1]):
-            d = np.float64(psi[indices[p]])
-            ad = pick(a, p) * d * d
-            gradient += (pick(a, p) * scores[p] - pick(b, p)) * d
+        for p in range(len(d)):
+            x = np.float64(d[p])
+            ad = pick(weights, p) * x * x
+            gradient += (pick(weights, p) * score[p] - pick(targets, p)) * x
             explicit += ad
             size += abs(ad)
         m = pick(weight, c)
@@ -49,14 +52,16 @@ def slopes(
 
 @leaf
 def slopes_pair(
-    start, stop, indptr, indices, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
+    start, stop, indptr, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
     curvature_ff, curvature_fq, curvature_qq, tiny, phi, state,
 ):  # fmt: skip
     """As :func:`slopes` for two dimensions at once, with the curvature between them.
 
-    Features visit rows in any order, and find all they need of a row in one place: a row of ``state``.
+    ``state`` has a row for each of its numbers.
     """
     for c in range(start, stop):
+        lo, hi = indptr[c], indptr[c + 1]
+        weights, targets, score, d_f, d_q = part(a, lo, hi), part(b, lo, hi), scores[lo:hi], psi_f[lo:hi], psi_q[lo:hi]
         gf = np.float64(0.0)
         gq = np.float64(0.0)
         ff = np.float64(0.0)
@@ -64,30 +69,95 @@ def slopes_pair(
         qq = np.float64(0.0)
         size_f = np.float64(0.0)
         size_q = np.float64(0.0)
-        for p in range(indptr[c], indptr[c + 1]):
-            df = np.float64(psi_f[indices[p]])
-            dq = np.float64(psi_q[indices[p]])
-            r = pick(a, p) * scores[p] - pick(b, p)
+        for p in range(len(d_f)):
+            df = np.float64(d_f[p])
+            dq = np.float64(d_q[p])
+            r = pick(weights, p) * score[p] - pick(targets, p)
             gf += r * df
             gq += r * dq
-            ff += pick(a, p) * df * df
-            fq += pick(a, p) * df * dq
-            qq += pick(a, p) * dq * dq
-            size_f += abs(pick(a, p)) * df * df
-            size_q += abs(pick(a, p)) * dq * dq
+            ff += pick(weights, p) * df * df
+            fq += pick(weights, p) * df * dq
+            qq += pick(weights, p) * dq * dq
+            size_f += abs(pick(weights, p)) * df * df
+            size_q += abs(pick(weights, p)) * dq * dq
         m = pick(weight, c)
         ff += m * curvature_ff
         qq += m * curvature_qq
         lost_f = ff <= tiny * (size_f + m * curvature_ff)
         lost_q = qq <= tiny * (size_q + m * curvature_qq)
-        state[c, G_F] = 0.0 if lost_f else gf + m * pick(product_f, c)
-        state[c, G_Q] = 0.0 if lost_q else gq + m * pick(product_q, c)
-        state[c, H_FF] = 0.0 if lost_f else ff
-        state[c, H_FQ] = 0.0 if lost_f or lost_q else fq + m * curvature_fq
-        state[c, H_QQ] = 0.0 if lost_q else qq
-        state[c, PHI] = phi[c]
-        state[c, MOVE_F] = 0.0
-        state[c, MOVE_Q] = 0.0
+        state[G_F, c] = 0.0 if lost_f else gf + m * pick(product_f, c)
+        state[G_Q, c] = 0.0 if lost_q else gq + m * pick(product_q, c)
+        state[H_FF, c] = 0.0 if lost_f else ff
+        state[H_FQ, c] = 0.0 if lost_f or lost_q else fq + m * curvature_fq
+        state[H_QQ, c] = 0.0 if lost_q else qq
+        state[PHI, c] = phi[c]
+        state[MOVE_F, c] = 0.0
+        state[MOVE_Q, c] = 0.0
+
+
+# The same where row c has the pair c and no other: contexts that are events. Loops that look up the other side's numbers do not
+# vectorise, nor do those over many arrays at once; short ones over what was found do.
+
+
+@leaf
+def slopes_by_event(
+    start, stop, indices, a, b, scores, psi, weight, product, curvature, tiny, g, h
+):  # fmt: skip
+    """:func:`slopes` for rows with one pair each."""
+    d = np.empty(AT_ONCE)
+    for lo in range(start, stop, AT_ONCE):
+        hi = min(lo + AT_ONCE, stop)
+        gather(indices[lo:hi], psi, d)
+        _slopes_by_event(lo, hi, a, b, scores, d, weight, product, curvature, tiny, g[lo:hi], h[lo:hi])
+
+
+@leaf
+def slopes_pair_by_event(
+    start, stop, indices, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
+    curvature_ff, curvature_fq, curvature_qq, tiny, phi, state,
+):  # fmt: skip
+    """:func:`slopes_pair` for rows with one pair each."""
+    d_f, d_q = np.empty(AT_ONCE), np.empty(AT_ONCE)
+    for lo in range(start, stop, AT_ONCE):
+        hi = min(lo + AT_ONCE, stop)
+        h_ff, h_fq, h_qq, now = state[H_FF][lo:hi], state[H_FQ][lo:hi], state[H_QQ][lo:hi], phi[lo:hi]
+        gather(indices[lo:hi], psi_f, d_f)
+        gather(indices[lo:hi], psi_q, d_q)
+        _slopes_by_event(lo, hi, a, b, scores, d_f, weight, product_f, curvature_ff, tiny, state[G_F][lo:hi], h_ff)
+        _slopes_by_event(lo, hi, a, b, scores, d_q, weight, product_q, curvature_qq, tiny, state[G_Q][lo:hi], h_qq)
+        weights, shares = part(a, lo, hi), part(weight, lo, hi)
+        for c in range(len(h_fq)):
+            mixed = pick(weights, c) * d_f[c] * d_q[c] + pick(shares, c) * curvature_fq
+            h_fq[c] = mixed if h_ff[c] != 0.0 and h_qq[c] != 0.0 else 0.0
+        state[PHI][lo:hi] = now
+        state[MOVE_F][lo:hi] = 0.0
+        state[MOVE_Q][lo:hi] = 0.0
+
+
+@leaf
+def _slopes_by_event(lo, hi, a, b, scores, d, weight, product, curvature, tiny, g, h):
+    score, weights, targets = scores[lo:hi], part(a, lo, hi), part(b, lo, hi)
+    shares, products = part(weight, lo, hi), part(product, lo, hi)
+    for c in range(len(g)):
+        explicit = pick(weights, c) * d[c] * d[c]
+        implicit = pick(shares, c) * curvature
+        kept = not explicit + implicit <= tiny * (abs(explicit) + implicit)
+        gradient = (pick(weights, c) * score[c] - pick(targets, c)) * d[c] + pick(shares, c) * pick(products, c)
+        g[c] = gradient if kept else 0.0
+        h[c] = explicit + implicit if kept else 0.0
+
+
+@leaf
+def gather_pairs(start, stop, indices, table, out):
+    """``out = table[indices]`` for pairs ``start:stop``."""
+    gather(indices[start:stop], table, out[start:stop])
+
+
+@leaf
+def gather(index, table, out):
+    """``out = table[index]``."""
+    for c in range(len(index)):
+        out[c] = table[index[c]]
 
 
 @leaf
@@ -117,20 +187,47 @@ def slopes_along(start, stop, indptr, indices, a, b, scores, psi, tangent, tiny,
 
 
 @leaf
-def move(start, stop, indptr, indices, psi, delta, scores):
+def move(start, stop, indptr, psi, delta, scores):
     """Scores after ``phi_f(c) += delta_c``."""
     for c in range(start, stop):
-        for p in range(indptr[c], indptr[c + 1]):
-            scores[p] += delta[c] * psi[indices[p]]
+        score, d, u = scores[indptr[c] : indptr[c + 1]], psi[indptr[c] : indptr[c + 1]], delta[c]
+        for p in range(len(d)):
+            score[p] += u * d[p]
 
 
 @leaf
-def move_pair(start, stop, indptr, indices, psi_f, psi_q, delta_f, delta_q, scores):
+def move_pair(start, stop, indptr, psi_f, psi_q, delta_f, delta_q, scores):
     """Scores after ``phi_f(c) += delta_f`` and ``phi_q(c) += delta_q``."""
     for c in range(start, stop):
-        for p in range(indptr[c], indptr[c + 1]):
-            i = indices[p]
-            scores[p] += delta_f[c] * psi_f[i] + delta_q[c] * psi_q[i]
+        lo, hi = indptr[c], indptr[c + 1]
+        score, d_f, d_q, u, v = scores[lo:hi], psi_f[lo:hi], psi_q[lo:hi], delta_f[c], delta_q[c]
+        for p in range(len(d_f)):
+            score[p] += u * d_f[p] + v * d_q[p]
+
+
+@leaf
+def move_by_event(start, stop, indices, psi, delta, scores):
+    """:func:`move` for rows with one pair each."""
+    d = np.empty(AT_ONCE)
+    for lo in range(start, stop, AT_ONCE):
+        hi = min(lo + AT_ONCE, stop)
+        score, moved = scores[lo:hi], delta[lo:hi]
+        gather(indices[lo:hi], psi, d)
+        for c in range(len(score)):
+            score[c] += moved[c] * d[c]
+
+
+@leaf
+def move_pair_by_event(start, stop, indices, psi_f, psi_q, delta_f, delta_q, scores):
+    """:func:`move_pair` for rows with one pair each."""
+    d_f, d_q = np.empty(AT_ONCE), np.empty(AT_ONCE)
+    for lo in range(start, stop, AT_ONCE):
+        hi = min(lo + AT_ONCE, stop)
+        score, moved_f, moved_q = scores[lo:hi], delta_f[lo:hi], delta_q[lo:hi]
+        gather(indices[lo:hi], psi_f, d_f)
+        gather(indices[lo:hi], psi_q, d_q)
+        for c in range(len(score)):
+            score[c] += moved_f[c] * d_f[c] + moved_q[c] * d_q[c]
 
 
 @leaf
@@ -144,24 +241,24 @@ def move_along(start, stop, indptr, along, delta, scores):
 @leaf
 def combine(start, stop, coefficients, dims, phi, out):
     """``out_c = sum over listed dims of coefficients[f] phi_f(c)``: one row of ``J phi``."""
-    for c in range(start, stop):
-        out[c] = coefficients[dims[0]] * phi[dims[0], c]
-    for j in range(1, len(dims)):
-        coefficient = coefficients[dims[j]]
-        for c in range(start, stop):
-            out[c] += coefficient * phi[dims[j], c]
+    for lo in range(start, stop, AT_ONCE):
+        hi = min(lo + AT_ONCE, stop)
+        total = out[lo:hi]
+        coefficient, row = coefficients[dims[0]], phi[dims[0]][lo:hi]
+        for c in range(len(total)):
+            total[c] = coefficient * row[c]
+        for j in range(1, len(dims)):
+            coefficient, row = coefficients[dims[j]], phi[dims[j]][lo:hi]
+            for c in range(len(total)):
+                total[c] += coefficient * row[c]
 
 
 @leaf
-def score_pairs(start, stop, indptr, indices, phi, psi, scores):
-    """``scores[p] = <phi(c), psi(i)>`` from scratch."""
-    for c in range(start, stop):
-        for p in range(indptr[c], indptr[c + 1]):
-            i = indices[p]
-            s = np.float64(0.0)
-            for f in range(phi.shape[1]):
-                s += np.float64(phi[c, f]) * psi[i, f]
-            scores[p] = s
+def add_scaled(start, stop, scale, x, out):
+    """``out += scale x``."""
+    x, out = x[start:stop], out[start:stop]
+    for c in range(len(x)):
+        out[c] += scale * x[c]
 
 
 @leaf

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import kernel, leaf, part, pick
-from everypair.kernels.simd import LANES, accumulate, update
+from everypair.kernels.simd import LANES, accumulate, descend, steps, update
 
 RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
+SHARED = 8 * RUN  # pairs of a row beyond which threads share it, in pieces of this size
 
 
 @leaf
@@ -44,71 +45,91 @@ def _longest(indptr, start, stop):
     return longest
 
 
-def padded(psi: np.ndarray) -> np.ndarray:
-    """``psi`` with columns of zeros up to a multiple of 16."""
-    missing = -psi.shape[1] % LANES
-    return np.pad(psi, ((0, 0), (0, missing))) if missing else np.ascontiguousarray(psi)
+@kernel
+def sweep(
+    start, stop, indptr, indices, a, a_step, b, b_step, scores, psi,
+    J, coupled, rest, rest_step, weight, penalty, eta, tiny, w, stride, first,
+):  # fmt: skip
+    """Coordinate descent on sixteen dimensions of rows ``start:stop``, one after the other (Algorithm 2, inner loop).
 
+    One pass over the row's pairs sums the gradients g and the block G = sum a psi psi' of their curvature; the steps run on these
+    alone; a second pass moves the scores. ``psi`` holds these dimensions of the other side, ``J`` what belongs to them in its Gram,
+    ``w`` all rows one after the other. What :func:`steps_plain` calls ``rest`` is there for each row where ``rest_step`` is not 0.
 
-@leaf
-def _lengths(total, gram, first, width, implicit, l2, eta, tiny, length, slope):
-    """``eta / (curvature + lambda)`` for the dimensions of a block (0: nothing depends on the dimension, not even L2).
-
-    Where the curvature is lost in rounding, so is the gradient: ``slope`` is 0 and L2 alone counts.
+    The steps of a row wait for one another, so the scores of the row before are moved meanwhile. Rows of more than SHARED pairs are
+    left out.
     """
-    for j in range(width):
-        explicit = total[1 + j, j]
-        added = implicit * gram[first + j, first + j]
-        curvature = explicit + added
-        slope[j] = 1.0
-        if curvature <= tiny * (abs(explicit) + added):
-            curvature = 0.0
-            slope[j] = 0.0
-        length[j] = eta / (curvature + l2) if curvature + l2 > 0.0 else 0.0
-
-
-@leaf
-def _steps(total, gram, diagonal, first, width, implicit, l2, length, slope, row, delta):
-    """Coordinate steps inside a block; ``g += G[j] delta_j`` is exactly what a further pass over the pairs would give."""
-    for j in range(width):
-        f = first + j
-        w = np.float64(row[f])
-        product = gram[f, f] * w if diagonal else _product(gram, row, f)
-        row[f] = w - length[j] * (slope[j] * (total[0, j] + implicit * product) + l2 * w) if length[j] > 0.0 else 0.0
-        step = np.float64(row[f]) - w
-        delta[j] = step
-        for i in range(LANES):
-            total[0, i] += total[1 + j, i] * step
+    total = np.empty((LANES + 1, LANES), np.float64)
+    delta = np.zeros(2 * LANES, psi.dtype)  # of this row and of the one before, in turn
+    at = 0
+    before_lo = before_hi = indptr[start]
+    for c in range(start, stop):
+        lo, hi = indptr[c], indptr[c + 1]
+        if hi - lo > SHARED:
+            continue
+        m, l2 = pick(weight, c), pick(penalty, c)
+        if hi - lo <= RUN:
+            descend(
+                indices, psi, lo, hi, 0, scores, a, a_step, b, b_step,
+                J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at,
+            )  # fmt: skip
+        else:
+            total[:] = 0.0
+            for run in range(lo, hi, RUN):
+                accumulate(indices, psi, run, min(run + RUN, hi), 0, scores, a, a_step, b, b_step, total)
+            steps(total, J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at)
+        at = LANES - at
+        update(indices, psi, before_lo, before_hi, 0, scores, delta, at)
+        before_lo, before_hi = lo, hi
+    update(indices, psi, before_lo, before_hi, 0, scores, delta, LANES - at)
 
 
 @kernel
-def sweep(
-    start, stop, indptr, indices, a, a_step, b, b_step, scores, psi, gram, diagonal, weight, penalty, eta, tiny, W
-):  # fmt: skip
-    """Coordinate descent on rows ``start:stop`` of ``W``, one dimension after the other (Algorithm 2, inner loop).
+def sum_pieces(start, stop, lo, hi, indices, a, a_step, b, b_step, scores, psi, totals):
+    """The sums of :func:`accumulate_plain` for pieces of long rows: piece p has the pairs ``lo[p]:hi[p]``."""
+    for p in range(start, stop):
+        total = totals[p]
+        total[:] = 0.0
+        for run in range(lo[p], hi[p], RUN):
+            accumulate(indices, psi, run, min(run + RUN, hi[p]), 0, scores, a, a_step, b, b_step, total)
 
-    Sixteen dimensions at a time: one pass over the row's pairs sums their gradients g and the block G = sum a psi psi' of their
-    curvature; the steps run on these alone; a second pass moves the scores. ``psi`` is padded with zeros to whole blocks.
-    ``diagonal`` says that ``gram`` is (after the rotation), which drops the O(k) product per parameter.
-    """
-    k = W.shape[1]
-    total = np.empty((LANES + 1, LANES), np.float64)  # g, then the rows of G
-    length, slope = np.empty(LANES, np.float64), np.empty(LANES, np.float64)
-    delta = np.empty(LANES, psi.dtype)
+
+@kernel
+def step_long(
+    start, stop, rows, pieces, totals, J, coupled, rest, rest_step, weight, penalty, eta, tiny, w, stride, first, delta
+):  # fmt: skip
+    """The steps of long rows: ``rows[r]`` has the pieces ``pieces[r]:pieces[r + 1]``, added up in their order."""
+    for r in range(start, stop):
+        total = totals[pieces[r]]
+        for p in range(pieces[r] + 1, pieces[r + 1]):
+            total += totals[p]
+        c = rows[r]
+        m, l2 = pick(weight, c), pick(penalty, c)
+        steps(total, J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, r * LANES)
+
+
+@kernel
+def move_pieces(start, stop, lo, hi, row, indices, psi, scores, delta):
+    """Scores after the steps of long rows, by pieces."""
+    for p in range(start, stop):
+        update(indices, psi, lo[p], hi[p], 0, scores, delta, row[p] * LANES)
+
+
+@kernel
+def score(start, stop, indptr, indices, phi, stride, first, psi, begin, scores):
+    """``scores[p] += <phi(c), psi(i)>`` over sixteen dimensions, from zero if ``begin``; ``phi[c * stride + first:]`` is row c."""
     for c in range(start, stop):
-        lo, hi = indptr[c], indptr[c + 1]
-        implicit = pick(weight, c)
-        l2 = pick(penalty, c)
-        row = W[c]
-        for first in range(0, k, LANES):
-            width = min(LANES, k - first)
-            total[:] = 0.0
-            for run in range(lo, hi, RUN):
-                accumulate(indices, psi, run, min(run + RUN, hi), first, scores, a, a_step, b, b_step, total)
-            delta[:] = 0.0
-            _lengths(total, gram, first, width, implicit, l2, eta, tiny, length, slope)
-            _steps(total, gram, diagonal, first, width, implicit, l2, length, slope, row, delta)
-            update(indices, psi, lo, hi, first, scores, delta)
+        if begin:
+            scores[indptr[c] : indptr[c + 1]] = 0.0
+        update(indices, psi, indptr[c], indptr[c + 1], 0, scores, phi, c * stride + first)
+
+
+@leaf
+def add_squares(start, stop, rows, weight, total):
+    """``total[f] += sum_c weight_c rows[c, f]^2``."""
+    for c in range(start, stop):
+        for f in range(rows.shape[1]):
+            total[f] += pick(weight, c) * (np.float64(rows[c, f]) * rows[c, f])
 
 
 @kernel

@@ -1,28 +1,33 @@
-"""Two leaves in LLVM vector types, for the row sweep: sixteen dimensions at a time, accumulators in registers.
+"""Leaves in LLVM vector types for the row sweep: sixteen dimensions at a time, sums in registers.
 
-The compiler does not keep a 16 x 16 array in registers across a loop, so the two inner loops are written in its own terms:
-:func:`accumulate` becomes sixteen fused multiply-adds per pair and nothing else where vectors have 16 lanes, and the same code
-is lowered to what other processors have. ``accumulate_plain`` and ``update_plain`` say what they do; tests compare them, and they
-stand in where compilation is off.
+The compiler does not keep a 16 x 16 array in registers across a loop, so these loops are written in its own terms.
+:func:`accumulate` is sixteen fused multiply-adds per pair and little else where vectors have 16 lanes; :func:`descend` goes on
+from there with the sixteen coordinate steps, without a way through memory. The same code is lowered to what other processors have.
+The functions called ``..._plain`` say what each does; tests compare them, and they stand in where compilation is off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
 from everypair.kernels.jit import kernel
 
 LANES = 16
+GROUP = 4  # pairs whose products are added up together
+AHEAD = 32  # pairs between the one at work and the one whose vector is fetched
 CONTRACT = ("contract", "reassoc", "nsz")
+I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
+@register_jitable
 def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
@@ -36,38 +41,62 @@ def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, 
             out[1 + j] += v[j] * (a[p * a_step] * v)
 
 
-def update_plain(indices, psi, lo, hi, first, scores, delta):
-    """``scores += <delta, v>`` for pairs lo:hi."""
+def update_plain(indices, psi, lo, hi, first, scores, delta, at):
+    """``scores += <delta[at:at + 16], v>`` for pairs lo:hi."""
     for p in range(lo, hi):
-        scores[p] += np.sum(delta * psi[indices[p], first : first + LANES])
+        scores[p] += np.sum(delta[at : at + LANES] * psi[indices[p], first : first + LANES])
+
+
+@register_jitable
+def steps_plain(total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at):
+    """Coordinate steps on sixteen dimensions of a row, one after the other, from their gradient and curvature.
+
+    ``total`` is what :func:`accumulate` gives for the row's pairs. ``implicit`` times the other side's Gram adds to it: ``J[0]``
+    is the diagonal of its block, ``J[1:]`` the block without it (zeros unless ``coupled``), and ``rest[rest_at:]`` the product with
+    the row's vector, again without the diagonal.
+    Dimension j moves by ``-eta (g + l2 w_j) / (h + l2)``; then ``g += G[j] delta_j`` is what a pass over the pairs would give.
+
+    Where the curvature is lost in rounding, so is the gradient, and L2 alone counts; what not even L2 depends on becomes 0.
+    ``w[w_at:]`` moves, ``delta[at:]`` says how far.
+    """
+    g = np.empty(LANES, np.float64)
+    for j in range(LANES):
+        g[j] = total[0, j] + implicit * (J[0, j] * w[w_at + j] + rest[rest_at + j])
+    for j in range(LANES):
+        explicit, added = total[1 + j, j], implicit * J[0, j]
+        h = explicit + added
+        lost = h <= tiny * (abs(explicit) + added)
+        h = l2 if lost else h + l2
+        before = w[w_at + j]
+        step = -eta * ((0.0 if lost else g[j]) + l2 * before) / h if h > 0.0 else -before
+        w[w_at + j] = before + step
+        delta[at + j] = step
+        for i in range(j + 1, LANES):
+            g[i] += (total[1 + j, i] + implicit * J[1 + j, i]) * step
+
+
+def descend_plain(
+    indices, psi, lo, hi, first, scores, a, a_step, b, b_step,
+    J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at,
+):  # fmt: skip
+    """:func:`accumulate` and :func:`steps` of a row, all in the precision of the data."""
+    total = np.zeros((LANES + 1, LANES), np.float64)
+    accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
+    steps_plain(total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at)
 
 
 @intrinsic
 def _accumulate(typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):  # pragma: no cover - compiled
-    signature = types.void(indices, psi, types.intp, types.intp, types.intp, scores, a, types.intp, b, types.intp, out)
+    n = types.intp
+    signature = types.void(indices, psi, n, n, n, scores, a, n, b, n, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loop = _Pairs(context, builder, signature, args)
-        first, a_step, b_step = args[4], args[7], args[9]
-        zero = ir.Constant(loop.vector, [0.0] * LANES)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(LANES + 1)]
-        with loop.over() as (p, _):
-            v = loop.load_vector(p, first)
-            s = loop.load(5, p)
-            a = loop.load(6, builder.mul(p, a_step))
-            b = loop.load(8, builder.mul(p, b_step))
-            residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
-            _add_product(builder, sums[0], _splat(builder, residual), v)
-            weighted = builder.fmul(_splat(builder, a), v, flags=CONTRACT)
-            for j in range(LANES):
-                lane = builder.extract_element(v, ir.Constant(ir.IntType(32), j))
-                _add_product(builder, sums[1 + j], _splat(builder, lane), weighted)
+        code = _Code(context, builder, signature, args)
+        sums = code.sum_pairs()
         double = ir.VectorType(ir.DoubleType(), LANES)
         for j, total in enumerate(sums):
-            place = builder.gep(loop.data(10), [ir.Constant(ir.IntType(64), j * LANES)])
-            place = builder.bitcast(place, double.as_pointer())
-            more = builder.load(total)
-            more = more if isinstance(loop.scalar, ir.DoubleType) else builder.fpext(more, double)
+            place = builder.bitcast(builder.gep(code.data(10), [I64(j * LANES)]), double.as_pointer())
+            more = total if total.type == double else builder.fpext(total, double)
             builder.store(builder.fadd(builder.load(place, align=8), more), place, align=8)
         return context.get_dummy_value()
 
@@ -75,73 +104,254 @@ def _accumulate(typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_
 
 
 @intrinsic
-def _update(typingctx, indices, psi, lo, hi, first, scores, delta):  # pragma: no cover - compiled
-    signature = types.void(indices, psi, types.intp, types.intp, types.intp, scores, delta)
+def _update(typingctx, indices, psi, lo, hi, first, scores, delta, at):  # pragma: no cover - compiled
+    n = types.intp
+    signature = types.void(indices, psi, n, n, n, scores, delta, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        loop = _Pairs(context, builder, signature, args)
-        step = loop.load_lanes(loop.data(6))
-        kind = ir.FunctionType(loop.scalar, [loop.scalar, loop.vector])
-        name = f"llvm.vector.reduce.fadd.v{LANES}f{64 if isinstance(loop.scalar, ir.DoubleType) else 32}"
-        reduce = cgutils.get_or_insert_function(builder.module, kind, name)
-        with loop.over() as (p, _):
-            product = builder.fmul(step, loop.load_vector(p, args[4]), flags=CONTRACT)
-            moved = builder.call(reduce, [ir.Constant(loop.scalar, -0.0), product], fastmath=CONTRACT)
-            place = builder.gep(loop.data(5), [p])
-            builder.store(builder.fadd(builder.load(place), moved, flags=CONTRACT), place)
+        code = _Code(context, builder, signature, args)
+        code.move_scores(code.load_lanes(builder.gep(code.data(6), [args[7]])))
         return context.get_dummy_value()
 
     return signature, generate
 
 
-class _Pairs:  # pragma: no cover - compiled
-    """Code for a loop over pairs. The first arguments are their indices, the other side's vectors, and the range lo, hi."""
+@intrinsic
+def _steps(typingctx, total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at):  # pragma: no cover - compiled
+    n, x = types.intp, types.float64
+    signature = types.void(total, J, types.boolean, rest, n, x, x, x, x, w, n, delta, n)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(context, builder, signature, args)
+        double, sums = ir.VectorType(ir.DoubleType(), LANES), []
+        for j in range(LANES + 1):
+            place = builder.bitcast(builder.gep(code.data(0), [I64(j * LANES)]), double.as_pointer())
+            value = builder.load(place, align=8)
+            sums.append(value if code.vector == double else builder.fptrunc(value, code.vector))
+        code.step(sums, first=1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _descend(
+    typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_step,
+    J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at,
+):  # pragma: no cover - compiled  # fmt: skip
+    n, x = types.intp, types.float64
+    signature = types.void(
+        indices, psi, n, n, n, scores, a, n, b, n, J, types.boolean, rest, n, x, x, x, x, w, n, delta, n
+    )  # fmt: skip
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(context, builder, signature, args)
+        code.step(code.sum_pairs(), first=10)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+class _Code:  # pragma: no cover - compiled
+    """Code for the leaves. Where there are pairs, the first arguments are as those of :func:`accumulate`."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         self._context, self._builder, self._types, self._args = context, builder, signature.args, args
         self.scalar = context.get_data_type(self._types[1].dtype)
         self.vector = ir.VectorType(self.scalar, LANES)
         self.align = 8 if isinstance(self.scalar, ir.DoubleType) else 4
-        self.stride = builder.extract_value(self._array(1).shape, 1)
 
-    def over(self) -> Any:
-        return cgutils.for_range_slice(self._builder, self._args[2], self._args[3], ir.Constant(ir.IntType(64), 1))
+    # what the leaves are made of
 
-    def data(self, argument: int) -> Any:
-        return self._array(argument).data
+    def sum_pairs(self) -> list[Any]:
+        """The sums of :func:`accumulate_plain` over the pairs, from zero."""
+        builder, args = self._builder, self._args
+        zero = ir.Constant(self.vector, [0.0] * LANES)
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(LANES + 1)]
+        last = builder.sub(builder.extract_value(self._array(0).shape, 0), I64(1))
+        with self._over(args[2], args[3], 1) as p:
+            self._fetch(p, last)
+            v = self._load_vector(p)
+            s = self._load(5, p)
+            a = self._load(6, builder.mul(p, args[7]))
+            b = self._load(8, builder.mul(p, args[9]))
+            residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
+            self._add_to(sums[0], self._splat(residual), v)
+            weighted = self._times(self._splat(a), v)
+            for j in range(LANES):
+                self._add_to(sums[1 + j], self._lane(v, j), weighted)
+        return [builder.load(place) for place in sums]
 
-    def load(self, argument: int, position: Any) -> Any:
-        return self._builder.load(self._builder.gep(self.data(argument), [position]))
+    def step(self, sums: list[Any], first: int) -> None:
+        """The steps of :func:`steps_plain`, whose arguments from J on are those from ``first`` on.
 
-    def pointer(self, p: Any, first: Any) -> Any:
-        """Where ``psi[indices[p], first]`` lies."""
-        builder = self._builder
-        row = builder.sext(self.load(0, p), ir.IntType(64)) if self._types[0].dtype.bitwidth < 64 else self.load(0, p)
-        return builder.gep(self.data(1), [builder.add(builder.mul(row, self.stride), first)])
+        All first steps at once as if the others did not move, ``u = scale g - length l2 w``. Then ``u += scale G[j] u_j`` for those
+        after j: per dimension a splat and a fused multiply-add wait for one another, and nothing else.
+        """
+        builder, args = self._builder, self._args
+        implicit, l2, eta, tiny = (self._splat(self._cast(args[first + i])) for i in (4, 5, 6, 7))
+        zero = ir.Constant(self.vector, [0.0] * LANES)
+        place = builder.gep(self.data(first + 8), [args[first + 9]])
+        w = self.load_lanes(place)
+        rest = self.load_lanes(builder.gep(self.data(first + 2), [args[first + 3]]))
+        diagonal, *J = (self.load_lanes(builder.gep(self.data(first), [I64(j * LANES)])) for j in range(LANES + 1))
+        explicit = sums[1]
+        for j in range(1, LANES):
+            one = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i == j for i in range(LANES)])
+            explicit = builder.select(one, sums[1 + j], explicit)
+        added = self._times(implicit, diagonal)
+        h = builder.fadd(explicit, added)
+        size = builder.fadd(builder.select(builder.fcmp_ordered("<", explicit, zero), builder.fneg(explicit), explicit), added)
+        lost = builder.fcmp_ordered("<=", h, self._times(tiny, size))
+        h = builder.fadd(builder.select(lost, zero, h), l2)
+        free = builder.fcmp_ordered(">", h, zero)
+        length = builder.select(free, builder.fdiv(eta, h), zero)
+        scale = builder.select(lost, zero, builder.fneg(length))
+        g = builder.fadd(sums[0], self._times(implicit, builder.fadd(self._times(diagonal, w), rest)))
+        u = builder.fsub(self._times(scale, g), self._times(self._times(length, l2), w), flags=CONTRACT)
+        u = builder.select(free, u, builder.fneg(w))
+        moved = cgutils.alloca_once(builder, self.vector)
+        with builder.if_else(args[first + 1]) as (coupled, apart):
+            with coupled:
+                both = [builder.fadd(G, self._times(implicit, row), flags=CONTRACT) for G, row in zip(sums[1:], J, strict=True)]
+                builder.store(self._substitute(both, scale, u), moved)
+            with apart:
+                builder.store(self._substitute(sums[1:], scale, u), moved)
+        u = builder.load(moved)
+        self._store_lanes(builder.fadd(w, u), place)
+        self._store_lanes(u, builder.gep(self.data(first + 10), [args[first + 11]]))
 
-    def load_vector(self, p: Any, first: Any) -> Any:
-        """``psi[indices[p], first:first + 16]``."""
-        return self.load_lanes(self.pointer(p, first))
+    def move_scores(self, delta: Any) -> None:
+        """``scores += <delta, v>``, a few pairs at a time, whose products are added up side by side."""
+        builder, (lo, hi) = self._builder, self._args[2:4]
+        few = ir.VectorType(self.scalar, GROUP)
+        bits = 64 if isinstance(self.scalar, ir.DoubleType) else 32
+        kinds = [few, few.as_pointer(), I32, ir.VectorType(ir.IntType(1), GROUP)]
+        store = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), kinds), f"llvm.masked.store.v{GROUP}f{bits}.p0v{GROUP}f{bits}"
+        )
+        load = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(few, [*kinds[1:], few]), f"llvm.masked.load.v{GROUP}f{bits}.p0v{GROUP}f{bits}"
+        )
+        last = builder.sub(hi, I64(1))
+        whole = builder.sub(last, builder.srem(builder.sub(last, lo), I64(GROUP)))  # the last group has 1 to GROUP pairs
+
+        def move(p: Any, places: list[Any]) -> Any:
+            products = [self._times(delta, self._load_vector(place)) for place in places]
+            return builder.bitcast(builder.gep(self.data(5), [p]), few.as_pointer()), self._add_lanes(*products)
+
+        with builder.if_then(builder.icmp_signed("<", lo, hi)):
+            with self._over(lo, whole, GROUP) as p:
+                place, moved = move(p, [builder.add(p, I64(j)) for j in range(GROUP)])
+                builder.store(builder.fadd(builder.load(place, align=self.align), moved), place, align=self.align)
+            places = [builder.add(whole, I64(j)) for j in range(GROUP)]
+            inside = [builder.icmp_signed("<", p, hi) for p in places]
+            place, moved = move(whole, [builder.select(yes, p, last) for yes, p in zip(inside, places, strict=True)])
+            mask = ir.Constant(kinds[3], ir.Undefined)
+            for j, yes in enumerate(inside):
+                mask = builder.insert_element(mask, yes, I32(j))
+            before = builder.call(load, [place, I32(self.align), mask, ir.Constant(few, [0.0] * GROUP)])
+            builder.call(store, [builder.fadd(before, moved), place, I32(self.align), mask])
 
     def load_lanes(self, pointer: Any) -> Any:
         return self._builder.load(self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
+    def _store_lanes(self, value: Any, pointer: Any) -> None:
+        self._builder.store(value, self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
+
+    def data(self, argument: int) -> Any:
+        return self._array(argument).data
+
+    # and what these are made of
+
+    def _substitute(self, G: list[Any], scale: Any, u: Any) -> Any:
+        builder = self._builder
+        for j in range(LANES - 1):
+            later = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i > j for i in range(LANES)])
+            zero = ir.Constant(self.vector, [0.0] * LANES)
+            part = builder.select(later, self._times(G[j], scale), zero)
+            u = builder.fadd(u, self._times(part, self._lane(u, j)), flags=("contract",))
+        return u
+
+    def _add_lanes(self, x: Any, y: Any, z: Any, t: Any) -> Any:
+        """The sums of the lanes of four vectors, by halves and always in the same order."""
+
+        def halves(p: Any, q: Any, size: int) -> Any:
+            starts = range(0, LANES, 2 * size)
+            low = [i + j for i in starts for j in range(size)]
+            high = [i + size for i in low]
+            return self._builder.fadd(
+                self._shuffle(p, q, low + [LANES + i for i in low]), self._shuffle(p, q, high + [LANES + i for i in high])
+            )
+
+        total = halves(halves(x, y, 8), halves(z, t, 8), 4)  # four lanes each
+        for size in (2, 1):
+            total = self._builder.fadd(total, self._shuffle(total, total, [i ^ size for i in range(LANES)]))
+        return self._shuffle(total, total, range(0, LANES, 4))
+
+    def _over(self, start: Any, stop: Any, step: int) -> Any:
+        return _first(cgutils.for_range_slice(self._builder, start, stop, I64(step)))
+
+    def _fetch(self, p: Any, last: Any) -> None:
+        """Ask for the vector of a pair some way ahead, which may be another row's."""
+        builder = self._builder
+        ahead = builder.add(p, I64(AHEAD))
+        ahead = builder.select(builder.icmp_signed("<", ahead, last), ahead, last)
+        byte = ir.IntType(8).as_pointer()
+        fetch = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32]), "llvm.prefetch.p0i8"
+        )
+        builder.call(fetch, [builder.bitcast(self._pointer(ahead), byte), I32(0), I32(3), I32(1)])
+
+    def _load(self, argument: int, position: Any) -> Any:
+        return self._builder.load(self._builder.gep(self.data(argument), [position]))
+
+    def _pointer(self, p: Any) -> Any:
+        """Where ``psi[indices[p], first]`` lies."""
+        builder = self._builder
+        row = builder.sext(self._load(0, p), I64) if self._types[0].dtype.bitwidth < 64 else self._load(0, p)
+        stride = builder.extract_value(self._array(1).shape, 1)
+        return builder.gep(self.data(1), [builder.add(builder.mul(row, stride), self._args[4])])
+
+    def _load_vector(self, p: Any) -> Any:
+        """``psi[indices[p], first:first + 16]``."""
+        return self.load_lanes(self._pointer(p))
+
     def _array(self, argument: int) -> Any:
         return self._context.make_array(self._types[argument])(self._context, self._builder, self._args[argument])
 
+    def _cast(self, value: Any) -> Any:
+        return value if isinstance(self.scalar, ir.DoubleType) else self._builder.fptrunc(value, self.scalar)
 
-def _splat(builder: Any, value: Any) -> Any:  # pragma: no cover - compiled
-    vector = ir.VectorType(value.type, LANES)
-    undefined = ir.Constant(vector, ir.Undefined)
-    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+    def _times(self, x: Any, y: Any) -> Any:
+        return self._builder.fmul(x, y, flags=CONTRACT)
+
+    def _add_to(self, place: Any, x: Any, y: Any) -> None:
+        builder = self._builder
+        builder.store(builder.fadd(builder.load(place), self._times(x, y), flags=CONTRACT), place)
+
+    def _lane(self, vector: Any, j: int) -> Any:
+        """Lane j, in all lanes."""
+        return self._shuffle(vector, vector, [j] * LANES)
+
+    def _splat(self, value: Any) -> Any:
+        one = self._builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, I32(0))
+        return self._lane(one, 0)
+
+    def _shuffle(self, x: Any, y: Any, lanes: Any) -> Any:
+        lanes = list(lanes)
+        return self._builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
-def _add_product(builder: Any, place: Any, x: Any, y: Any) -> None:  # pragma: no cover - compiled
-    builder.store(builder.fadd(builder.load(place), builder.fmul(x, y, flags=CONTRACT), flags=CONTRACT), place)
+@contextmanager
+def _first(loop: Any) -> Iterator[Any]:  # pragma: no cover - compiled
+    with loop as (position, _):
+        yield position
 
 
 # Where indices are to be checked, the plain twins are compiled instead: vector loads check nothing.
 _vectors = not (numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
 accumulate: Callable[..., None] = _accumulate if _vectors else kernel(accumulate_plain)
 update: Callable[..., None] = _update if _vectors else kernel(update_plain)
+steps: Callable[..., None] = _steps if _vectors else kernel(steps_plain)
+descend: Callable[..., None] = _descend if _vectors else kernel(descend_plain)

@@ -29,6 +29,7 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     _check_pair(context, item)
     plan.start.degree = context.degree + item.degree
     plan.start.terms = context.n_dims * context.terms * item.terms
+    plan.start.free = context.vectors_are_parameters and item.vectors_are_parameters
     names: set[str] = set()
     m, n = feedback.weights()
 

@@ -77,8 +77,9 @@ class TowerModel(Model):
         For fields in which features overlap: solve the field as a block, or one feature at a time. Fields that are operators
         have no features to visit, and are always blocks.
     init_std : float, optional
-        Standard deviation of the start values; by default 0.1 / sqrt(k), and where three or more parameters are multiplied (with
-        L2, the origin is a local minimum there) such that scores start at the size of one.
+        Standard deviation of the start values; by default 1 / sqrt(k) for free vectors on both sides (MF), 0.1 / sqrt(k) with
+        features, and where three or more parameters are multiplied (with L2, the origin is a local minimum there) such that
+        scores start at the size of one.
     dtype : {"float32", "float64"}
     random_state : int or None
         Seed; the same seed gives the same bits on any number of threads. None: different each time.

@@ -16,7 +16,7 @@ from everypair.parameter import Parameter
 from everypair.rows import Rows, rows_like
 from everypair.towers.contribution import Contribution
 from everypair.towers.site import Settings, Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import View
 
 
@@ -105,6 +105,26 @@ class Tower(ABC):
         """A function from f to ``phi_f`` of rows: one dimension at a time where the tower can."""
         dims = self.evaluate(rows, workers).dims
         return lambda f: dims[f]
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it has :meth:`parts`, and computes a dimension without all others: then its vectors need not be held."""
+        return False
+
+    @property
+    def by_levels(self) -> bool:
+        """Whether all its steps are on vectors of levels, a level at a time, and need no vectors of its rows."""
+        return False
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Dimensions that are kept, since they take all others to compute or are asked for with each of them; :meth:`parts`
+        leave them out."""
+        return ()
+
+    def parts(self, first: int, last: int) -> Part:
+        """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the parameters of now."""
+        raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function from numbers of rows of the fit to their ``phi``: computed for them alone where the tower can."""

@@ -12,7 +12,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import PartView, View
 
 
@@ -59,6 +59,22 @@ class Concat(Tower):
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         parts = self._parts
         return [found for start, tower in parts for found in tower.contributions(rows, psi[start : start + tower.n_dims])]
+
+    @property
+    def has_parts(self) -> bool:
+        return all(tower.has_parts for tower in self.towers)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(start + f for start, tower in self._parts for f in tower.kept)
+
+    def parts(self, first: int, last: int) -> Part:
+        some = [
+            tower.parts(max(first - start, 0), min(last - start, tower.n_dims))
+            for start, tower in self._parts
+            if start < last and first < start + tower.n_dims
+        ]
+        return lambda start, stop: np.hstack([part(start, stop) for part in some])
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]

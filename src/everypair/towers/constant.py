@@ -12,7 +12,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.contribution import ITEM, Contribution
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import View
 
 
@@ -38,6 +38,13 @@ class Constant(Tower):
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.ones((1, rows.n), self._dtype))
+
+    @property
+    def has_parts(self) -> bool:
+        return True
+
+    def parts(self, first: int, last: int) -> Part:
+        return lambda start, stop: np.ones((stop - start, last - first), self._dtype)
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         return [Contribution((), None, float(psi[0]), ITEM)]

@@ -14,15 +14,15 @@ import numpy as np
 from everypair import validation as check
 from everypair.parallel import SERIAL, Workers
 from everypair.parameter import Parameter
-from everypair.rows import NewLevels, Rows
+from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.fields import Solver, step_linear
 from everypair.towers.kron import KronField, StackedField
 from everypair.towers.lookup import Lookup
-from everypair.towers.modes import Modes
+from everypair.towers.modes import Modes, table_of
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
-from everypair.view import DerivedView, View
+from everypair.vectors import Part, Vectors
+from everypair.view import DerivedView, Tangents, View
 
 
 class Core(Modes):
@@ -61,6 +61,19 @@ class Core(Modes):
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(rows=self._kron(rows, self.towers, workers).contract(self._B.value, workers))
 
+    @property
+    def has_parts(self) -> bool:
+        return all(isinstance(tower, Lookup) and not tower.kept for tower in self.towers)
+
+    def parts(self, first: int, last: int) -> Part:
+        tables = [table_of(tower, self.rows, SERIAL) for tower in self.towers]
+        B = np.ascontiguousarray(self._B.value[..., first:last])
+        return lambda start, stop: KronField(*zip(*((t, c[start:stop]) for t, c in tables), strict=True)).contract(B, SERIAL)
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        kron = self._kron(rows, self.towers, workers)
+        return lambda f: kron.contract(np.ascontiguousarray(self._B.value[..., f]), workers)
+
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         modes = [tower.lookup() for tower in self.towers]
 
@@ -72,7 +85,7 @@ class Core(Modes):
 
     def _kron(self, rows: Rows, towers: Sequence[Tower], workers: Workers) -> KronField:
         """The features ``kron(u, v, ...)`` of rows, over some of the modes."""
-        return KronField(*zip(*(_table(tower, rows, workers) for tower in towers), strict=True))
+        return KronField(*zip(*(table_of(tower, rows, workers) for tower in towers), strict=True))
 
     def view_of(self, mode: int, view: View) -> View:
         return TangentView(view, self, mode)
@@ -170,6 +183,14 @@ class TangentView(DerivedView):
     def track(self, f: int) -> None:
         """No dimension of phi is that of the mode."""
 
+    def tangents(self) -> Tangents | None:
+        seen = self._view.tangents()
+        others = [tower for j, tower in enumerate(self._core.towers) if j != self._mode]
+        if seen is None or len(others) != 1 or seen.core is not None or len(seen.table) > 1:
+            return None
+        table, codes = table_of(others[0], self._core.rows, self.workers)
+        return seen._replace(table=table, codes=codes, core=np.swapaxes(self._core._B.value, 0, 1 - self._mode))
+
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         return self._view.slopes_along(self._of_dimension(f))
 
@@ -195,15 +216,6 @@ class TangentView(DerivedView):
     def _joint(self, tangent: np.ndarray, at: int) -> np.ndarray:
         """How phi moves if the mode's dimensions from ``at`` on move along ``tangent``."""
         return reduce(np.add, (self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(tangent.shape[1])))
-
-
-def _table(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors of a mode, each once, and which of them each row has."""
-    if isinstance(tower, Lookup):
-        levels = rows.levels(tower.column)
-        if not isinstance(levels, NewLevels):
-            return levels.padded(tower.table()), levels.codes
-    return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 
 def _apply_to_axis(matrix: np.ndarray, tensor: np.ndarray, axis: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from everypair.towers.base import Tower
 from everypair.towers.contribution import Contribution
 from everypair.towers.lookup import Lookup
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import View
 
 
@@ -70,6 +70,13 @@ class Embedding(Tower):
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         return lambda f: rows.pick(self._W.value[:, f])
 
+    @property
+    def has_parts(self) -> bool:
+        return True
+
+    def parts(self, first: int, last: int) -> Part:
+        return lambda start, stop: self._W.value[start:stop, first:last].copy()
+
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         return lambda index: self._W.value[index]
 
@@ -96,9 +103,16 @@ class Embedding(Tower):
 
     def sweep(self, view: View) -> None:
         """All dimensions of a row before the next row where the view can: the same steps, in an order that suits the cache."""
-        if self._W.fixed or view.sweep_rows(self._W.value, self._penalty, self.settings.step_size, self.settings.block_size):
+        if self._W.fixed:
             return
-        super().sweep(view)
+        if type(self).step is not Embedding.step or not view.sweep_rows(
+            self._W.value, self._penalty, self.settings.step_size, self.settings.block_size
+        ):
+            super().sweep(view)
+
+    @property
+    def by_levels(self) -> bool:
+        return type(self).step is Embedding.step and self.settings.block_size == 1
 
     @property
     def turns(self) -> list[tuple[int, int]]:

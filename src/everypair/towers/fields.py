@@ -7,21 +7,21 @@ field instead, which lowers the same objective and runs in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.features import Field, OnesField, SparseField
+from everypair.features import Field, LevelsField, OnesField, SparseField
 from everypair.feedback import Values
-from everypair.kernels import columns
+from everypair.history import HistoryField
+from everypair.kernels import columns, levels
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.rounding import tiny
-
-CG_STEPS = 3
-
-Apply = Callable[[np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
+from everypair.towers.block import conjugate_gradients, dot, lowest
+from everypair.towers.histories import by_sequence, step_linear_history, step_machine_history
+from everypair.towers.levels import Stage, penalty_part, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
 
 
 class Solver(NamedTuple):
@@ -34,13 +34,24 @@ class Solver(NamedTuple):
 
 def _by_feature(field: Field, solver: Solver) -> np.ndarray | None:
     """Bounds of ranges of features to sweep one at a time, or None for the block solve."""
-    if not isinstance(field, SparseField | OnesField):
+    if not isinstance(field, LevelsField | SparseField | OnesField):
         return None
     if field.one_hot:
         return field.columns.ranges(solver.workers)
     if solver.field_solver == "cd" or field.shape[1] == 1:
         return np.array([0, field.shape[1]])
     return None
+
+
+def step_linear_stage(
+    stage: Stage, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver
+) -> None:
+    """:func:`step_linear` for all fields of a stage; ``w`` and ``penalty`` are those of all features."""
+    if stage.runs is not None:
+        step_linear_runs(stage, w, penalty, g, h, delta, solver.step_size, solver.workers)
+        return
+    for field, at in stage.fields:
+        step_linear(field, w[at], penalty_part(penalty, at), g, h, delta, solver)
 
 
 def step_linear(
@@ -50,6 +61,9 @@ def step_linear(
 
     ``g`` and ``h`` are the derivatives with respect to ``phi_f``; ``g`` follows the move, ``delta`` collects it.
     """
+    if isinstance(field, LevelsField) and field.by_row:
+        step_linear_rows(field, w, penalty, g, h, delta, solver.step_size, solver.workers)
+        return
     bounds = _by_feature(field, solver)
     if bounds is not None:
         matrix = field.columns.arrays  # type: ignore[attr-defined]
@@ -60,6 +74,9 @@ def step_linear(
             solver.workers.run(columns.step_linear, [0, 1], *matrix, l2, solver.step_size, weight, g, h, delta)
         return
     workers = solver.workers
+    if isinstance(field, HistoryField) and by_sequence(field, penalty):
+        step_linear_history(field, w, penalty, g, h, delta, solver.step_size, workers)
+        return
     diagonal = np.ones_like(w)
     if field.has_squares:
         diagonal = field.multiply_squared_transposed(h, workers) + penalty
@@ -87,10 +104,19 @@ def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tup
         yield (indptr, rows, x), penalty if np.ndim(penalty) == 0 else penalty[j], w[j : j + 1]  # type: ignore[index]
 
 
+def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
+    """:func:`step_machine` for all fields of a stage; ``w`` and ``penalty`` are those of all features."""
+    if stage.runs is not None:
+        step_machine_runs(stage, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
+        return
+    for field, at in stage.fields:
+        step_machine(field, w[at], penalty_part(penalty, at), state, solver)
+
+
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
 
-    ``state`` is that of :meth:`~everypair.view.View.slopes_pair`, and follows the moves.
+    ``state`` is that of :meth:`~everypair.view.View.slopes_pair`, a row for each of its numbers, and follows the moves.
 
     One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
     step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
@@ -98,18 +124,26 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     on the linearised problem (:math:`r = 0`), and along it the exact minimum of the loss, a polynomial of degree four in t.
     The objective never rises.
     """
-    bounds = _by_feature(field, solver)
-    if bounds is not None:
-        matrix = field.columns.arrays  # type: ignore[attr-defined]
-        solver.workers.run(columns.step_machine, bounds, *matrix, penalty, solver.step_size, tiny(w.dtype), w, state)
+    if isinstance(field, LevelsField) and field.by_row:
+        step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
         return
-    if solver.field_solver == "cd" and field.makes_columns:
-        for matrix, l2, weight in _dense_columns(field, w, penalty):
-            solver.workers.run(columns.step_machine, [0, 1], *matrix, l2, solver.step_size, tiny(w.dtype), weight, state)
+    bounds = _by_feature(field, solver)
+    if bounds is not None or (solver.field_solver == "cd" and field.makes_columns):
+        packed = np.ascontiguousarray(state.T)  # features visit rows in any order: all of a row in one place
+        rest = (solver.step_size, tiny(w.dtype))
+        if bounds is not None:
+            solver.workers.run(columns.step_machine, bounds, *field.columns.arrays, penalty, *rest, w, packed)  # type: ignore[attr-defined]
+        else:
+            for matrix, l2, weight in _dense_columns(field, w, penalty):
+                solver.workers.run(columns.step_machine, [0, 1], *matrix, l2, *rest, weight, packed)
+        state[:] = packed.T
         return
     workers = solver.workers
+    if isinstance(field, HistoryField) and by_sequence(field, penalty):
+        step_machine_history(field, w, penalty, state, solver.step_size, workers)
+        return
     _drop_unsupported_factors(field, w, penalty, state, workers)
-    g_f, g_q, h_ff, h_fq, h_qq, phi = (state[:, j].copy() for j in (G_F, G_Q, H_FF, H_FQ, H_QQ, PHI))
+    g_f, g_q, h_ff, h_fq, h_qq, phi = (state[j] for j in (G_F, G_Q, H_FF, H_FQ, H_QQ, PHI))
 
     def adjoint(z_f: np.ndarray, z_q: np.ndarray) -> np.ndarray:
         return field.multiply_transposed(z_f + phi * z_q, workers) - w * field.multiply_squared_transposed(z_q, workers)
@@ -128,61 +162,13 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     direction, (u, p) = found
     r = 0.5 * (u * u - field.multiply_squared(direction * direction, workers))
     t = solver.step_size * lowest(
-        2 * (_dot(g_f, u) + _dot(g_q, p) + _dot(penalty * w, direction)),
-        2 * _dot(g_q, r) + _dot(h_ff * u, u) + 2 * _dot(h_fq * u, p) + _dot(h_qq * p, p) + _dot(penalty * direction, direction),
-        2 * (_dot(h_fq * u, r) + _dot(h_qq * p, r)),
-        _dot(h_qq * r, r),
+        2 * (dot(g_f, u) + dot(g_q, p) + dot(penalty * w, direction)),
+        2 * dot(g_q, r) + dot(h_ff * u, u) + 2 * dot(h_fq * u, p) + dot(h_qq * p, p) + dot(penalty * direction, direction),
+        2 * (dot(h_fq * u, r) + dot(h_qq * p, r)),
+        dot(h_qq * r, r),
     )
     w += (t * direction).astype(w.dtype)
-    columns.advance_machine(0, len(state), (t * u).astype(w.dtype), (t * p + t * t * r).astype(w.dtype), state)
-
-
-def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
-    """A few preconditioned steps on ``A x = rhs`` from zero, each of which lowers ``x' A x - 2 rhs' x``.
-
-    ``apply(p)`` gives ``A p`` and images of ``p`` (such as ``X p``); returned are x and its images, or None at a stationary
-    point.
-    """
-    inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
-    x: np.ndarray | None = None
-    images: list[np.ndarray] = []
-    residual = rhs
-    z = inverse * residual
-    rz = _dot(residual, z)
-    solved = rz * tiny(rhs.dtype) ** 2
-    p = z
-    for _ in range(CG_STEPS):
-        if not rz > solved:
-            break
-        Ap, moved = apply(p)
-        curvature = _dot(p, Ap)
-        if not curvature > tiny(rhs.dtype) * _dot(diagonal * p, p):  # flat: what looks like a slope is rounding
-            break
-        length = rz / curvature
-        if x is None:
-            x, images = length * p, [length * m for m in moved]
-        else:
-            x = x + length * p
-            images = [image + length * m for image, m in zip(images, moved, strict=True)]
-        residual = residual - length * Ap
-        z = inverse * residual
-        before, rz = rz, _dot(residual, z)
-        p = z + (rz / before) * p
-    if x is None:
-        return None
-    return x.astype(rhs.dtype), [image.astype(rhs.dtype) for image in images]
-
-
-def lowest(c1: float, c2: float, c3: float, c4: float) -> float:
-    """The t in [0, 2] where ``c1 t + c2 t^2 + c3 t^3 + c4 t^4`` is lowest.
-
-    Without the cubic and quartic terms it would be 1. The bound keeps out minima that are made of rounding errors, far away.
-    """
-    roots = np.roots([4 * c4, 3 * c3, 2 * c2, c1]) if np.all(np.isfinite([c1, c2, c3, c4])) else np.empty(0)
-    real = np.real(roots[np.abs(np.imag(roots)) <= 1e-6 * np.abs(roots)])
-    candidates = np.append(np.clip(real, 0.0, 2.0), [0.0, 2.0])
-    values = candidates * (c1 + candidates * (c2 + candidates * (c3 + candidates * c4)))
-    return float(candidates[np.argmin(values)])
+    _advance(state, (t * u).astype(w.dtype), (t * p + t * t * r).astype(w.dtype), workers)
 
 
 def _drop_unsupported(
@@ -202,16 +188,17 @@ def _drop_unsupported_factors(field: Field, w: np.ndarray, penalty: Values, stat
     """As :func:`_drop_unsupported` for a factorization machine: features all of whose rows carry no loss."""
     if np.all(penalty > 0.0):
         return
-    support = field.multiply_squared_transposed(state[:, H_FF] + state[:, H_QQ], workers)
+    support = field.multiply_squared_transposed(state[H_FF] + state[H_QQ], workers)
     idle = (support <= 0.0) & (penalty == 0.0) & (w != 0.0)
     if idle.any():
         step = np.where(idle, -w, 0.0).astype(w.dtype)
         u = field.multiply(step, workers)
         # with step = -w on these features, X^2 (w step + step^2 / 2) = -X^2 step^2 / 2
-        v = state[:, PHI] * u + 0.5 * (u * u + field.multiply_squared(step * step, workers))
+        v = state[PHI] * u + 0.5 * (u * u + field.multiply_squared(step * step, workers))
         w += step
-        columns.advance_machine(0, len(state), u, v.astype(w.dtype), state)
+        _advance(state, u, v.astype(w.dtype), workers)
 
 
-def _dot(x: np.ndarray, y: np.ndarray) -> float:
-    return float(np.dot(np.asarray(x, np.float64), np.asarray(y, np.float64)))
+def _advance(state: np.ndarray, u: np.ndarray, v: np.ndarray, workers: Workers) -> None:
+    """``phi_f += u`` and ``phi_q += v`` for all rows."""
+    workers.run(levels.advance_all, workers.even(len(u)), u, v, state)

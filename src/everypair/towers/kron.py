@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
 from everypair.features import Field
-from everypair.kernels.contract import contract
+from everypair.kernels.contract import contract, gather
+from everypair.kernels.order import grouped
 from everypair.parallel import Workers
 
 
@@ -23,21 +24,34 @@ class KronField(Field):
         self.shape = (len(levels[0]), int(np.prod([table.shape[1] for table in tables])))
 
     def contract(self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None) -> np.ndarray:
-        """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes)."""
+        """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes).
+
+        The first axis is contracted once for each level, unless there are more levels than contexts.
+        """
         tables = self._tables if tables is None else tables
-        n, rest = self.shape[0], tensor.shape
+        n, rest, last = self.shape[0], tensor.shape, len(tables) - 1
         part: np.ndarray = np.ascontiguousarray(tensor)[None]
-        for step, (table, levels) in enumerate(zip(tables, self._levels, strict=True)):
+        which = np.zeros(n, np.int64)
+        for axis, (table, levels) in enumerate(zip(tables, self._levels, strict=True)):
             rest = rest[1:]
             width = int(np.prod(rest))
             part = part.reshape(len(part), table.shape[1], width)
-            out = np.empty((n, width), tensor.dtype)
-            workers.run(contract, workers.even(n), table, levels, part, min(step, 1), out)
-            part = out
+            by_level = axis == 0 and len(table) < n
+            m = len(table) if by_level else n
+            out = np.empty((m, width), tensor.dtype)
+            rows, of = (np.arange(m), np.zeros(m, np.int64)) if by_level else (levels, which)
+            workers.run(contract, workers.even(m), table, rows, part, of, out)
+            part, which = (out[levels] if axis == last else out, levels) if by_level else (out, np.arange(n))
         return part.reshape(n, *rest)
 
     def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
-        """``sum_c z_c kron(u, v, ...)``."""
+        """``sum_c z_c kron(u, v, ...)``: with two variables, first what is added up for each level of one, then its product."""
+        if len(tables) == 2:
+            (first, second), (indptr, rows) = tables, self._by_first
+            sums = np.empty((len(first), second.shape[1]), np.float64)
+            workers.run(gather, workers.split(indptr), indptr, rows, z, second, self._levels[1], sums)
+            total = workers.sum(len(first), lambda start, stop: first[start:stop].T.astype(np.float64) @ sums[start:stop])
+            return total.ravel().astype(z.dtype)
 
         def term(start: int, stop: int) -> np.ndarray:
             parts = [table[level[start:stop]].astype(np.float64) for table, level in zip(tables, self._levels, strict=True)]
@@ -45,6 +59,12 @@ class KronField(Field):
             return (reduce(_row_kron, before).T @ last).ravel()
 
         return workers.sum(self.shape[0], term).astype(z.dtype)
+
+    @cached_property
+    def _by_first(self) -> tuple[np.ndarray, np.ndarray]:
+        """The contexts of each level of the first variable."""
+        levels, n = self._levels[0], len(self._tables[0])
+        return grouped(np.where(levels < 0, n - 1, levels), n, np.int64)  # missing: the last, which is zero
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self.contract(self._shaped(v), workers)

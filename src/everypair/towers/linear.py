@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
 from everypair import validation as check
-from everypair.features import Features, Field, feature_weights, require_squares
-from everypair.feedback import Values
+from everypair.features import Features, feature_weights, require_squares
 from everypair.parallel import Workers
 from everypair.parameter import Parameter
 from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.contribution import Contribution
-from everypair.towers.fields import Solver, step_linear
+from everypair.towers.fields import Solver, step_linear_stage
+from everypair.towers.levels import Stage, columns_of, separately, spread_runs, stages
 from everypair.towers.site import Site
-from everypair.vectors import Vectors, turn
+from everypair.vectors import Part, Vectors, turn
 from everypair.view import View
 
 
@@ -54,6 +55,21 @@ class FeatureTower(Tower):
         return features
 
     @property
+    def has_parts(self) -> bool:
+        return all(field.has_rows for field in self.features.fields.values())
+
+    def parts(self, first: int, last: int) -> Part:
+        W = self._W.value[first:last].T.copy()
+
+        def some(start: int, stop: int) -> np.ndarray:
+            out = np.zeros((stop - start, last - first), W.dtype)
+            for field, at in columns_of(self.features):
+                field.add_rows(start, stop, W[at], out)
+            return out
+
+        return some
+
+    @property
     def turns(self) -> list[tuple[int, int]]:
         return [] if self._W.fixed else [(0, len(self._W.value))]
 
@@ -62,7 +78,7 @@ class FeatureTower(Tower):
 
     def factor(self, f: int, features: Features, workers: Workers) -> np.ndarray:
         """``X w_f``: one dimension of the factors."""
-        return project(features, self._W.value[f : f + 1], workers)[0]
+        return project(self.plan(features), self._W.value[f : f + 1], workers)[0]
 
     def factor_contributions(self, features: Features, psi: np.ndarray) -> list[Contribution]:
         """``x_l <w_l, psi>`` of a single row, a summand for each feature; for each field where all rows have most features."""
@@ -76,6 +92,15 @@ class FeatureTower(Tower):
             else:
                 found.append(Contribution((name,), None, float(amounts.sum())))
         return found
+
+    def plan(self, features: Features) -> list[Stage]:
+        """The fields as products with them are best made: other rows than those of the fit come once, and need no plan."""
+        return self._stages if features is self.features else separately(features)
+
+    @cached_property
+    def _stages(self) -> list[Stage]:
+        """The fields in the order and the company in which they are stepped on."""
+        return stages(self.features)
 
     def _solver(self, workers: Workers) -> Solver:
         return Solver(self.settings.step_size, self.settings.field_solver, workers)
@@ -110,7 +135,7 @@ class Linear(FeatureTower):
         self.parameters[name] = self._W
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
-        return project(features, self._W.value, workers)
+        return project(self.plan(features), self._W.value, workers)
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         return self.factor_contributions(self._features_of(rows), psi)
@@ -127,7 +152,8 @@ class Linear(FeatureTower):
         """All fields in turn on the slopes of one dimension, then the move of ``phi_f``."""
         g, h = view.slopes(block)
         delta = np.zeros_like(g)
-        step_fields(self.features, self._W.value[block], self._W.penalty, g, h, delta, self._solver(view.workers))
+        for stage in self._stages:
+            step_linear_stage(stage, self._W.value[block], self._W.penalty, g, h, delta, self._solver(view.workers))
         view.move(block, delta)
 
 
@@ -138,29 +164,19 @@ def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     return columns
 
 
-def project(features: Features, W: np.ndarray, workers: Workers) -> np.ndarray:
-    """``X W`` by dimension: (K x p) weights give (K x n) vectors."""
-    out = np.zeros((len(W), features.n_rows), W.dtype)
-    for field, at in columns_of(features):
-        field.add_products(W[:, at], out, workers)
+def project(plan: list[Stage], W: np.ndarray, workers: Workers, out: np.ndarray | None = None) -> np.ndarray:
+    """``X W`` by dimension: (K x p) weights give (K x n) vectors.
+
+    Sums run over fields in their order, whether rows lie in runs or not: the same row has the same vector wherever it is.
+    """
+    first, *others = plan
+    out = np.empty((len(W), first.fields[0][0].shape[0]), W.dtype) if out is None else out
+    if first.runs is not None:
+        spread_runs(first, W, out, workers)
+    else:
+        out[:] = 0.0
+        others = plan
+    for stage in others:
+        for field, at in stage.fields:
+            field.add_products(W[:, at], out, workers)
     return out
-
-
-def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
-    """Each field with its place among all features."""
-    start = 0
-    for field in features.fields.values():
-        yield field, slice(start, start + field.shape[1])
-        start += field.shape[1]
-
-
-def step_fields(
-    features: Features, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver
-) -> None:
-    """The weights of all fields in one dimension, a field after the other."""
-    for field, at in columns_of(features):
-        step_linear(field, w[at], penalty_part(penalty, at), g, h, delta, solver)
-
-
-def penalty_part(penalty: Values, at: slice) -> Values:
-    return penalty if np.ndim(penalty) == 0 else penalty[at]  # type: ignore[index]

@@ -7,15 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
+from everypair.feedback import Values
 from everypair.kernels.columns import gather_levels, gather_states
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.level_sweep import sweep_levels
 from everypair.parallel import Workers
 from everypair.rounding import tiny
 from everypair.rows import Levels, NewLevels, Rows
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import DerivedView, View
 
 
@@ -86,6 +88,18 @@ class Lookup(Tower):
         inside = self.tower.dimensions(inner, workers)
         return lambda f: levels.spread(inside(f))
 
+    @property
+    def has_parts(self) -> bool:
+        return self.tower.has_parts
+
+    @property
+    def by_levels(self) -> bool:
+        return self.tower.by_levels
+
+    def parts(self, first: int, last: int) -> Part:
+        table = self.levels.padded(self.table()[:, first:last])
+        return lambda start, stop: np.take(table, self.levels.codes[start:stop], axis=0)
+
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         table = self.levels.padded(self.table())
         return lambda index: table[self.levels.codes[index]]
@@ -135,6 +149,14 @@ class LevelView(DerivedView):
         super().__init__(view, lookup.levels.n)
         self._levels = lookup.levels
         self._implicit = None if implicit is None else (implicit, lookup.tower.vectors(view.workers))
+
+    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
+        """Level by level where the view can: the same steps as dimension by dimension."""
+        seen = self._view.tangents() if block_size == 1 else None
+        if seen is None:
+            return False
+        implicit = None if self._implicit is None else self._implicit[0]
+        return sweep_levels(seen, *self._levels.groups, implicit, penalty, eta, W, self.workers)
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes(f))

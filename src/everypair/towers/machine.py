@@ -9,7 +9,7 @@ with K = k + 2; the other side has its constant 1 where this one has its bias di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from everypair.kernels.pairs import MOVE_F, MOVE_Q
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
-from everypair.towers.fields import Solver, step_linear, step_machine
-from everypair.towers.linear import FeatureTower, check_columns, columns_of, penalty_part, project, step_fields
+from everypair.towers.fields import Solver, step_linear, step_linear_stage, step_machine_stage
+from everypair.towers.levels import columns_of
+from everypair.towers.linear import FeatureTower, check_columns, project
 from everypair.towers.site import Site
+from everypair.vectors import Part
 from everypair.view import View
 
 
@@ -68,16 +70,62 @@ class Machine(FeatureTower):
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
         k = self.factors
         out = np.empty((self.n_dims, features.n_rows), self._W.value.dtype)
-        out[:k] = project(features, self._W.value, workers)
+        project(self.plan(features), self._W.value, workers, out[:k])
         out[self._one] = 1.0
-        out[self._q] = 0.0 if self._b is None else self._b.value[0]
-        norms = self._norms()
-        for field, at in columns_of(features):
-            out[self._q] += field.multiply(self._w.value[at], workers)
-            # sum over l < l' = half of (square of the sum less the sum of squares), dimension by dimension
-            out[self._q] -= 0.5 * field.multiply_squared(norms[at], workers)
+        out[self._q] = self._linear_terms(features, workers)
         workers.run(add_half_squares, workers.even(features.n_rows), out[:k], out[self._q])
         return out
+
+    def _own(self, features: Features, workers: Workers) -> np.ndarray:
+        """The bias dimension of all rows, without holding their factors."""
+        if features is not self.features or not self.has_parts:
+            return self.evaluate_features(features, workers)[self._q]
+        out, factors = self._linear_terms(features, workers), super().parts(0, self.factors)
+
+        def some(start: int, stop: int) -> None:
+            x = factors(start, stop).astype(np.float64)
+            out[start:stop] += 0.5 * np.einsum("cf,cf->c", x, x)
+
+        workers.chunks(features.n_rows, some)
+        return out
+
+    def _linear_terms(self, features: Features, workers: Workers) -> np.ndarray:
+        """Bias and linear terms, and of the pairwise ones what each feature has with itself, to be left out.
+
+        The sum over l < l' is half of the square of the sum less the sum of squares, dimension by dimension.
+        """
+        out = np.full(features.n_rows, 0.0 if self._b is None else self._b.value[0], self._W.value.dtype)
+        norms = self._norms()
+        for field, at in columns_of(features):
+            out += field.multiply(self._w.value[at], workers)
+            out -= 0.5 * field.multiply_squared(norms[at], workers)
+        return out
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return (self._q, self._one)
+
+    def parts(self, first: int, last: int) -> Part:
+        k = min(last, self.factors)
+        factors = super().parts(first, k) if first < k else None
+
+        def some(start: int, stop: int) -> np.ndarray:
+            out = np.zeros((stop - start, last - first), self._W.value.dtype)
+            if factors is not None:
+                out[:, : k - first] = factors(start, stop)
+            return out
+
+        return some
+
+    def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
+        features = self._features_of(rows)
+
+        def phi(f: int) -> np.ndarray:
+            if f < self.factors:
+                return self.factor(f, features, workers)
+            return np.ones(rows.n, self._W.value.dtype) if f == self._one else self._own(features, workers)
+
+        return phi
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         """What each feature brings through its factors; bias, linear and pairwise terms; and what is the item's own.
@@ -136,14 +184,15 @@ class Machine(FeatureTower):
         if self._b is not None and not self._b.fixed:
             step_linear(OnesField(len(g)), self._b.value, self._b.penalty, g, h, delta, solver)
         if not self._w.fixed:
-            step_fields(self.features, self._w.value, self._w.penalty, g, h, delta, solver)
+            for stage in self._stages:
+                step_linear_stage(stage, self._w.value, self._w.penalty, g, h, delta, solver)
         view.move(self._q, delta)
 
     def _step_factors(self, view: View, f: int, solver: Solver) -> None:
         """Dimension f of the factors: each also moves the bias dimension through its pairwise terms."""
         view.track(self._q)
-        phi = self.factor(f, self.features, view.workers) if view.own is None else view.own.dims[f]
-        state = view.slopes_pair(f, self._q, phi)
-        for field, at in columns_of(self.features):
-            step_machine(field, self._W.value[f, at], penalty_part(self._W.penalty, at), state, solver)
-        view.move_pair(f, self._q, state[:, MOVE_F].copy(), state[:, MOVE_Q].copy())
+        phi = self.factor(f, self.features, view.workers) if view.own is None else view.own.dim(f)
+        state = np.ascontiguousarray(view.slopes_pair(f, self._q, phi).T)
+        for stage in self._stages:
+            step_machine_stage(stage, self._W.value[f], self._W.penalty, state, solver)
+        view.move_pair(f, self._q, state[MOVE_F], state[MOVE_Q])

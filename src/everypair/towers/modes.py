@@ -18,6 +18,7 @@ import numpy as np
 from everypair import validation as check
 from everypair.feedback import Values
 from everypair.parallel import Workers
+from everypair.rows import NewLevels, Rows
 from everypair.towers.base import Tower, check_towers
 from everypair.towers.embedding import Embedding
 from everypair.towers.lookup import Lookup
@@ -95,6 +96,15 @@ class Modes(Tower):
 
     def norms(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return np.maximum(np.diag(self.complete_gram()), 0.0) if self.complete else vectors.norms(weight, workers)
+
+
+def table_of(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
+    """The vectors of a mode, each once, and which of them each row has."""
+    if isinstance(tower, Lookup):
+        levels = rows.levels(tower.column)
+        if not isinstance(levels, NewLevels):
+            return levels.padded(tower.table()), levels.codes
+    return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 
 def _check_complete(site: Site, columns: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 
 import numpy as np
@@ -12,9 +12,9 @@ from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.base import Tower, check_same_dims
-from everypair.towers.modes import Modes
-from everypair.vectors import Vectors
-from everypair.view import DerivedView, View
+from everypair.towers.modes import Modes, table_of
+from everypair.vectors import Part, Vectors
+from everypair.view import DerivedView, Tangents, View
 
 
 class Product(Modes):
@@ -46,8 +46,20 @@ class Product(Modes):
         return lambda index: reduce(np.multiply, (phi(index) for phi in modes))
 
     def view_of(self, mode: int, view: View) -> View:
-        others = [tower.dimensions(self.rows, view.workers) for j, tower in enumerate(self.towers) if j != mode]
-        return ScaledView(view, _product(others)) if others else view
+        others = [tower for j, tower in enumerate(self.towers) if j != mode]
+        return ScaledView(view, others, self.rows) if others else view
+
+    @property
+    def has_parts(self) -> bool:
+        return all(tower.has_parts and not tower.kept for tower in self.towers)
+
+    @property
+    def by_levels(self) -> bool:
+        return all(tower.by_levels for tower in self.towers)
+
+    def parts(self, first: int, last: int) -> Part:
+        some = [tower.parts(first, last) for tower in self.towers]
+        return lambda start, stop: reduce(np.multiply, (part(start, stop) for part in some))
 
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
         """``J_I * J_C2 * ...`` elementwise, over the other modes."""
@@ -68,11 +80,22 @@ class Product(Modes):
 
 
 class ScaledView(DerivedView):
-    """The loss as a factor of a product sees it: ``phi_f`` moves ``factor(f)`` times as far as the factor's own."""
+    """The loss as a factor of a product sees it: ``phi_f`` moves as many times as far as the product of the others is large."""
 
-    def __init__(self, view: View, factor: Callable[[int], np.ndarray]) -> None:
+    def __init__(self, view: View, others: Sequence[Tower], rows: Rows) -> None:
         super().__init__(view)
+        self._others, self._rows = others, rows
+        factor = _product([tower.dimensions(rows, view.workers) for tower in others])
         self._factor = lru_cache(2)(factor)  # asked for again by the move
+
+    def tangents(self) -> Tangents | None:
+        seen = self._view.tangents()
+        if seen is None or seen.core is not None or len(seen.table) > 1:
+            return None
+        tables = [table_of(tower, self._rows, self.workers) for tower in self._others]
+        if len(tables) == 1:
+            return seen._replace(table=tables[0][0], codes=tables[0][1])
+        return seen._replace(table=reduce(np.multiply, (table[codes] for table, codes in tables)), codes=np.arange(self.n_rows))
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._view.slopes(f)

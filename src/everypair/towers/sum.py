@@ -13,7 +13,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower, check_same_dims, check_towers, common_turns
 from everypair.towers.contribution import Contribution
 from everypair.towers.site import Site
-from everypair.vectors import Vectors
+from everypair.vectors import Part, Vectors
 from everypair.view import DerivedView, PartView, View
 
 
@@ -44,6 +44,18 @@ class Sum(Tower):
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         return [found for tower in self.towers for found in tower.contributions(rows, psi)]
+
+    @property
+    def has_parts(self) -> bool:
+        return all(tower.has_parts for tower in self.towers)
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(sorted({f for tower in self.towers for f in tower.kept}))
+
+    def parts(self, first: int, last: int) -> Part:
+        some = [tower.parts(first, last) for tower in self.towers]
+        return lambda start, stop: reduce(np.add, (part(start, stop) for part in some))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]

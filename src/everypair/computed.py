@@ -1,0 +1,81 @@
+"""Vectors that are computed when they are asked for: with a context for every event there are too many to hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from everypair.kernels.pairs import add_scaled
+from everypair.parallel import Workers
+from everypair.vectors import Part, Vectors
+
+if TYPE_CHECKING:
+    from everypair.towers.base import Tower
+
+
+class Computed(Vectors):
+    """The vectors of a tower, a dimension or a range of rows at a time: never all of them at once.
+
+    A sweep takes ``phi_f`` of one dimension after the other, which is a product of features and parameters; Grams and scores are
+    made of ranges of rows. What would take all other dimensions to compute (the bias dimension of a factorization machine,
+    ``tower.kept``) is kept, and follows the moves.
+    """
+
+    def __init__(self, tower: Tower, workers: Workers) -> None:
+        super().__init__()
+        self._tower, self._workers = tower, workers
+        self._dimension = tower.dimensions(tower.rows, workers)
+        self._kept = {f: self._dimension(f) for f in tower.kept}
+        self._last: tuple[int, np.ndarray] | None = None  # the dimension asked for last
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._tower.rows.n, self._tower.n_dims
+
+    def dim(self, f: int) -> np.ndarray:
+        if f in self._kept:
+            return self._kept[f]
+        if self._last is None or self._last[0] != f:
+            self._last = f, self._dimension(f)
+        return self._last[1]
+
+    def advance(self, f: int, delta: np.ndarray, workers: Workers) -> None:
+        if f in self._kept:
+            workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self._kept[f])
+        self.forget()
+
+    def forget(self) -> None:
+        """Parameters have changed: what was computed of them is out of date, but for what is kept."""
+        self._last = None
+
+    def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """After the rotation J has few entries off its diagonal: few dimensions are asked for."""
+        out[:] = 0.0
+        for f in np.flatnonzero(coefficients).tolist():
+            workers.run(add_scaled, workers.even(len(out)), coefficients[f], self.dim(f), out)
+
+    def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
+        """Nothing else to do: the parameters were turned."""
+        self.forget()
+
+    def parts(self, first: int, last: int) -> Part:
+        part = self._tower.parts(first, last)
+        kept = [(f - first, phi) for f, phi in self._kept.items() if first <= f < last]
+
+        def some(start: int, stop: int) -> np.ndarray:
+            out = part(start, stop)
+            for column, phi in kept:
+                out[:, column] = phi[start:stop]
+            return out
+
+        return some
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All of them, for who cannot do with less: not held."""
+        return np.concatenate(self._workers.chunks(self.shape[0], self.parts(0, self.shape[1])))
+
+    @property
+    def dims(self) -> np.ndarray:
+        return np.ascontiguousarray(self.rows.T)

@@ -1,0 +1,64 @@
+"""Vectors of a range of rows from their features, all dimensions of a row at once: ``out += X[start:stop] W``.
+
+``W`` has a row for each feature, so that a row of ``X`` adds up a few short, contiguous vectors.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everypair.kernels.jit import kernel, leaf, pick
+
+
+@leaf
+def _add(x, v, out):
+    for f in range(len(out)):
+        out[f] += x * v[f]
+
+
+@kernel
+def add_rows(start, stop, indptr, indices, values, W, out):
+    """From compressed rows."""
+    for r in range(start, stop):
+        for p in range(indptr[r], indptr[r + 1]):
+            _add(out.dtype.type(pick(values, p)), W[indices[p]], out[r - start])
+
+
+@leaf
+def add_levels(start, stop, codes, W, out):
+    """From the level of each row; one past the last level is none."""
+    for r in range(start, stop):
+        if codes[r] < len(W):
+            v, total = W[codes[r]], out[r - start]
+            for f in range(len(total)):
+                total[f] += v[f]
+
+
+@leaf
+def _fade(decay, total):
+    for f in range(len(total)):
+        total[f] *= decay
+
+
+@kernel
+def add_history(start, stop, items, begin, end, scale, decay, last, W, out):
+    """From the past ``items[begin:end]`` of each row, or the last few of it, fading by ``decay``: a running sum of vectors.
+
+    It runs on from row to row while they follow each other in a sequence, and starts anew where they do not.
+    """
+    total = np.zeros(W.shape[1], np.float64)
+    gone = decay**last
+    sequence, p, first = -1, 0, 0  # the sum is over items[first:p]
+    for r in range(start, stop):
+        if begin[r] != sequence or end[r] < p:
+            total[:] = 0.0
+            sequence, first = begin[r], max(begin[r], end[r] - last)
+            p = first
+        while p < end[r]:
+            if decay < 1.0:
+                _fade(decay, total)
+            _add(1.0, W[items[p]], total)
+            if p - last >= first:
+                _add(-gone, W[items[p - last]], total)
+            p += 1
+        _add(scale[r], total, out[r - start])

@@ -1,0 +1,152 @@
+"""Steps on one-hot fields in the order of the rows, and on several of them at once where rows lie in runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from everypair.features import Compressed, Features, Field, LevelsField, with_none
+from everypair.feedback import Values
+from everypair.kernels import levels
+from everypair.parallel import Workers
+
+LENGTH = 4  # rows in a run, on average, from which runs are worth while
+
+
+class Runs(NamedTuple):
+    """Rows that lie together and share their levels of some fields: where each run begins, and its level of each field."""
+
+    rows: Compressed
+    codes: list[np.ndarray]
+
+    @property
+    def bounds(self) -> np.ndarray:
+        return self.rows.arrays[0]
+
+
+class Stage(NamedTuple):
+    """Fields that are stepped on together, and their places among all features: one field, or several with common runs."""
+
+    fields: list[tuple[Field, slice]]
+    runs: Runs | None = None
+
+
+def stages(features: Features) -> list[Stage]:
+    """All fields, in order: those after each other with common runs in one stage."""
+    found: list[Stage] = []
+    shared: list[tuple[Field, slice]] = []
+    edges = np.empty(0, bool)  # where the runs of these fields begin
+
+    def close() -> None:
+        if shared:
+            starts = np.flatnonzero(edges)
+            runs = Compressed(np.append(starts, len(edges)), np.empty(0, np.int32), 1.0)
+            found.append(Stage(shared.copy(), Runs(runs, [field.codes[starts] for field, _ in shared])))  # type: ignore[attr-defined]
+            shared.clear()
+
+    for field, at in columns_of(features):
+        if not isinstance(field, LevelsField):
+            close()
+            found.append(Stage([(field, at)]))
+            continue
+        own = np.append(True, field.codes[1:] != field.codes[:-1])[: len(field.codes)]
+        both = own | edges if shared else own
+        if shared and not _long(both):
+            close()
+            both = own
+        if _long(both):
+            edges = both
+            shared.append((field, at))
+        else:
+            found.append(Stage([(field, at)]))
+    close()
+    return found
+
+
+def separately(features: Features) -> list[Stage]:
+    """Every field on its own."""
+    return [Stage([one]) for one in columns_of(features)]
+
+
+def spread_runs(stage: Stage, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+    """``out[f] = X W[f]`` for all fields of the stage together, for every dimension f."""
+    assert stage.runs is not None
+    table = np.zeros((len(W), len(stage.runs.bounds) - 1), W.dtype)
+    for (_, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
+        table += np.pad(W[:, at], ((0, 0), (0, 1)))[:, codes]
+    workers.run(levels.spread_runs, stage.runs.rows.ranges(workers), stage.runs.bounds, table, out)
+
+
+def _long(edges: np.ndarray) -> bool:
+    return 0 < LENGTH * int(np.count_nonzero(edges)) <= len(edges)
+
+
+def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
+    """Each field with its place among all features."""
+    start = 0
+    for field in features.fields.values():
+        yield field, slice(start, start + field.shape[1])
+        start += field.shape[1]
+
+
+def penalty_part(penalty: Values, at: slice) -> Values:
+    return penalty if np.ndim(penalty) == 0 else penalty[at]  # type: ignore[index]
+
+
+def step_linear_runs(
+    stage: Stage, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, eta: float, workers: Workers
+) -> None:
+    """Exact steps on all fields of the stage, one after the other (``w`` and ``penalty``: of all features)."""
+    assert stage.runs is not None
+    bounds, ranges = stage.runs.bounds, stage.runs.rows.ranges(workers)
+    sums, U = np.empty((len(bounds) - 1, 2)), np.zeros(len(bounds) - 1)
+    workers.run(levels.linear_runs, ranges, bounds, g, h, sums)
+    for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
+        levels.step_linear_runs(codes, penalty_part(penalty, at), eta, sums, U, w[at], np.empty((field.shape[1] + 1, 2)))
+    workers.run(levels.advance_linear_runs, ranges, bounds, U, g, h, delta)
+
+
+def step_linear_rows(
+    field: LevelsField,
+    w: np.ndarray,
+    penalty: Values,
+    g: np.ndarray,
+    h: np.ndarray,
+    delta: np.ndarray,
+    eta: float,
+    workers: Workers,
+) -> None:
+    """Exact steps on all levels of a field."""
+    sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
+    workers.run(levels.linear_sums, range(len(field.ranges)), field.ranges, field.codes, g, h, sums)
+    workers.run(levels.linear_steps, workers.even(len(w)), sums, penalty, eta, w, step)
+    workers.run(levels.advance_linear, workers.even(len(g)), field.codes, step, g, h, delta)
+
+
+def step_machine_runs(
+    stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, workers: Workers
+) -> None:
+    """As :func:`step_linear_runs` for a factorization machine; ``state`` has a row for each of its numbers."""
+    assert stage.runs is not None
+    bounds, ranges = stage.runs.bounds, stage.runs.rows.ranges(workers)
+    n = len(bounds) - 1
+    moments, U, V = np.empty((n, levels.MOMENTS)), np.zeros(n), np.zeros(n)
+    base = state[levels.PHI, bounds[:-1]].astype(np.float64)
+    workers.run(levels.machine_runs, ranges, bounds, state, moments)
+    for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
+        total = np.empty((field.shape[1] + 1, 2))
+        levels.step_machine_runs(codes, penalty_part(penalty, at), eta, tiny, moments, base, U, V, w[at], total)
+    workers.run(levels.advance_machine_runs, ranges, bounds, base, U, V, state)
+
+
+def step_machine_rows(
+    field: LevelsField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, workers: Workers
+) -> None:
+    """As :func:`step_linear_rows` for a factorization machine."""
+    before = with_none(w)
+    sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
+    workers.run(levels.machine_sums, range(len(field.ranges)), field.ranges, field.codes, before, tiny, state, sums)
+    workers.run(levels.linear_steps, workers.even(len(w)), sums, penalty, eta, w, step)
+    workers.run(levels.advance_machine, workers.even(state.shape[1]), field.codes, before, step, state)
