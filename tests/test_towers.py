@@ -222,7 +222,7 @@ def test_a_view_agrees_with_itself(tower: Tower, kind: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("context", "degree", "terms", "std"),
     [
-        (Embedding(4, "user"), 1, 1, 0.5),
+        (Embedding(4, "user"), 1, 1, 0.05),
         (Sum(Embedding(4, "user"), Linear(4, "history")), 1, 1, 0.05),
         (Product(Embedding(4, "user"), Linear(4, "history")), 2, 1, 4 ** (-0.5 / 3)),
         (Sum(Embedding(4, "user"), Product(Embedding(4, "month"), Linear(4, "history"))), 2, 1, 4 ** (-0.5 / 3)),
@@ -234,7 +234,7 @@ def test_a_view_agrees_with_itself(tower: Tower, kind: str, monkeypatch: pytest.
     ids=repr,
 )
 def test_start_values(context: Tower, degree: int, terms: int, std: float) -> None:
-    """Small for two factors in a term of a score, or of length one if both are free; scores of the size of one for more."""
+    """Small for two factors in a term of a score, such that scores are of the size of one for more."""
     assert (context.degree, context.terms) == (degree, terms)
     n_items = 20_000
     model = ep.Separable(context=context, item=Embedding(context.n_dims, name="item"))

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 SMALL = 20_000  # units of work (rows plus pairs) below which threads cost more than they bring
-CHUNK = 8_192  # rows per range in matrix products: fixed, so that sums do not depend on the number of threads
+CHUNK = 2_048  # rows per range in matrix products: fixed, so that sums do not depend on the number of threads
 
 
 class Workers:

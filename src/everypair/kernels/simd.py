@@ -21,6 +21,7 @@ from numba.extending import intrinsic, register_jitable
 from everypair.kernels.jit import kernel
 
 LANES = 16
+HALF = LANES // 2
 GROUP = 4  # pairs whose products are added up together
 AHEAD = 32  # pairs between the one at work and the one whose vector is fetched
 CONTRACT = ("contract", "reassoc", "nsz")
@@ -31,6 +32,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
+    Steps need no entries of ``out[1 + j]`` before the diagonal: a quarter of the matrix is left out, its lower left.
     The sums over these pairs are in the precision of the data, ``out`` is in float64.
     ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
     """
@@ -38,7 +40,8 @@ def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, 
         v = psi[indices[p], first : first + LANES]
         out[0] += (a[p * a_step] * scores[p] - b[p * b_step]) * v
         for j in range(LANES):
-            out[1 + j] += v[j] * (a[p * a_step] * v)
+            needed = j // HALF * HALF
+            out[1 + j, needed:] += v[j] * (a[p * a_step] * v[needed:])
 
 
 def update_plain(indices, psi, lo, hi, first, scores, delta, at):
@@ -167,7 +170,8 @@ class _Code:  # pragma: no cover - compiled
         """The sums of :func:`accumulate_plain` over the pairs, from zero."""
         builder, args = self._builder, self._args
         zero = ir.Constant(self.vector, [0.0] * LANES)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(LANES + 1)]
+        few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
+        sums = [cgutils.alloca_once_value(builder, few if j > HALF else zero) for j in range(LANES + 1)]
         last = builder.sub(builder.extract_value(self._array(0).shape, 0), I64(1))
         with self._over(args[2], args[3], 1) as p:
             self._fetch(p, last)
@@ -178,9 +182,14 @@ class _Code:  # pragma: no cover - compiled
             residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
             self._add_to(sums[0], self._splat(residual), v)
             weighted = self._times(self._splat(a), v)
-            for j in range(LANES):
+            upper = self._shuffle(weighted, weighted, range(HALF, LANES))
+            for j in range(HALF):
                 self._add_to(sums[1 + j], self._lane(v, j), weighted)
-        return [builder.load(place) for place in sums]
+            for j in range(HALF, LANES):
+                self._add_to(sums[1 + j], self._shuffle(v, v, [j] * HALF), upper)
+        wide = [HALF] * HALF + list(range(HALF))
+        found = [builder.load(place) for place in sums]
+        return [self._shuffle(total, few, wide) if j > HALF else total for j, total in enumerate(found)]
 
     def step(self, sums: list[Any], first: int) -> None:
         """The steps of :func:`steps_plain`, whose arguments from J on are those from ``first`` on.

@@ -11,7 +11,7 @@ from everypair import validation as check
 from everypair.feedback import Feedback
 from everypair.regularization import Regularization
 from everypair.rows import Rows, as_columns, as_rows
-from everypair.towers import Constant, Settings, Site, Tower
+from everypair.towers import Constant, Embedding, Settings, Site, Tower
 from everypair.towers.site import Start
 
 
@@ -29,7 +29,7 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     _check_pair(context, item)
     plan.start.degree = context.degree + item.degree
     plan.start.terms = context.n_dims * context.terms * item.terms
-    plan.start.free = context.vectors_are_parameters and item.vectors_are_parameters
+    plan.start.later = plan.start.given is None and _free(context) and _free(item)
     names: set[str] = set()
     m, n = feedback.weights()
 
@@ -70,6 +70,11 @@ def reassemble(
     if left:
         raise ValueError(f"the model has no parameter {', '.join(sorted(map(repr, left)))}; it has {', '.join(names)}.")
     return towers
+
+
+def _free(tower: Tower) -> bool:
+    """Whether each row has a vector of its own, with the steps of matrix factorization."""
+    return type(tower) is Embedding and tower.column is None
 
 
 def _check_pair(context: Any, item: Any) -> None:

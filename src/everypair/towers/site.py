@@ -26,9 +26,9 @@ class Settings(NamedTuple):
 class Start:
     """Random start values N(0, std), the same for every dtype.
 
-    With features they are small, so that the first sweep decides: the origin is no minimum. Free vectors on both sides get to a
-    good objective in fewer epochs from vectors of length one. Where three or more parameters are multiplied the origin is a minimum
-    (if there is L2), and ``std`` makes scores start at the size of one.
+    They are small, so that the first sweep decides: the origin is no minimum. Where three or more parameters are multiplied it is
+    one (if there is L2), and ``std`` makes scores start at the size of one. Matrix factorization starts from the feedback, which is
+    seen to later: see :mod:`everypair.models.start`.
     """
 
     random: np.random.Generator
@@ -36,13 +36,15 @@ class Start:
     given: float | None  # the user's init_std
     degree: int = 2
     terms: int = 1
-    free: bool = False  # vectors on both sides are parameters
+    later: bool = False
 
     def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
+        if self.later:
+            return np.zeros(shape, self.dtype)
         if self.given is not None:
             std = self.given
         elif self.degree <= 2:
-            std = (1.0 if self.free else 0.1) / float(factors) ** 0.5
+            std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
         return self.random.normal(0.0, std, shape).astype(self.dtype)

@@ -1,0 +1,66 @@
+"""Where matrix factorization starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everypair as ep
+from everypair.models.start import item_vectors
+from everypair.parallel import Workers
+from everypair.towers import Embedding
+
+
+@given(seed=st.integers(0, 10**6), many=st.booleans())
+def test_sums_of_signs(seed: int, many: bool) -> None:
+    """The formula, densely: also for contexts and items without feedback, and where y is 0."""
+    random = np.random.default_rng(seed)
+    cells = np.flatnonzero(random.random((6, 7)) < 0.3)
+    y = random.integers(-1, 3, len(cells)).astype(float) if many else np.ones(len(cells))
+    if len(cells) == 0:
+        return
+    feedback = ep.Feedback(cells // 7, cells % 7, y if many else 1.0, 2.0, shape=(6, 7))
+    B = sp.coo_array((2.0 * y, (cells // 7, cells % 7)), (6, 7)).toarray()
+    found = item_vectors(feedback, 3, np.dtype("float64"), np.random.default_rng(seed), Workers(1))
+    bits = np.random.default_rng(seed).bytes(3)
+    signs = np.array([2.0 * (byte >> (7 - j) & 1) - 1 for byte in bits for j in range(8)])[: 6 * 3].reshape(6, 3)
+    left, right = (np.abs(B).sum(axis=axis) for axis in (1, 0))
+    scaled = B * np.where(left > 0, left, 1)[:, None] ** -0.25 * np.where(right > 0, right, 1) ** -0.25
+    expected = scaled.T @ signs
+    length = np.sqrt((expected**2).sum() / 7)
+    np.testing.assert_allclose(found, expected / length if length > 0 else expected, atol=1e-12)
+
+
+def test_which_models_start_from_the_feedback() -> None:
+    """Free vectors on both sides, unless their size is given, they are given, or step in a way of their own."""
+    feedback = ep.Feedback(np.arange(50) % 10, np.arange(50) % 7, shape=(11, 8), duplicates="sum")
+
+    class Other(Embedding):
+        pass
+
+    def start(model: ep.MF | ep.Separable) -> dict[str, np.ndarray]:
+        solver = model._solver(feedback, None, None, Workers(1))
+        return {side: solver.towers[side].vectors().rows.copy() for side in ("context", "item")}
+
+    drawn = start(ep.MF(4, random_state=3))
+    assert not drawn["context"].any()
+    assert not drawn["item"][7].any()
+    assert drawn["item"][:7].any(axis=1).all()
+    np.testing.assert_allclose(np.mean(np.sum(drawn["item"] ** 2, axis=1)), 1.0, rtol=1e-6)
+    for model in (ep.MF(4, init_std=0.5), ep.Separable(context=Other(4), item=Embedding(4))):
+        assert all(vectors.all() for vectors in start(model).values())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_first_epoch_begins_there(threads: int) -> None:
+    random = np.random.default_rng(0)
+    cells = np.unique(random.integers(0, 300 * 200, 3_000))
+    feedback = ep.Feedback(cells // 200, cells % 200, shape=(300, 200))
+    settings = {"unobserved_weight": 0.05, "regularization": 0.1, "random_state": 0, "n_threads": threads}
+    ours = ep.MF(8, epochs=2, **settings).fit(feedback).history_
+    theirs = ep.MF(8, epochs=2, init_std=8**-0.5, **settings).fit(feedback).history_
+    assert ours[0].objective < theirs[0].objective
+    assert ours[1].objective < theirs[1].objective
