@@ -117,11 +117,12 @@ class RowSweep:
 
 
 def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors, scores: np.ndarray, workers: Workers) -> None:
-    """Scores of the observed pairs from scratch, sixteen dimensions at a time."""
+    """Scores of the observed pairs from scratch: all dimensions at once where vectors are there in whole blocks of sixteen, else
+    sixteen at a time."""
     bounds, k = workers.split(indptr), own.shape[1]
+    if k % LANES == 0 and own.has_rows and other.has_rows:
+        workers.run(rows.score, bounds, indptr, indices, own.rows.reshape(-1), other.rows, True, scores)
+        return
     for first in range(0, k, LANES):
-        stop = min(first + LANES, k)
-        psi = other.panel(first, stop, workers)
-        whole = k % LANES == 0 and own.has_rows
-        phi, stride, at = (own.rows, k, first) if whole else (own.panel(first, stop, workers), LANES, 0)
-        workers.run(rows.score, bounds, indptr, indices, phi.reshape(-1), stride, at, psi, first == 0, scores)
+        phi, psi = (vectors.panel(first, min(first + LANES, k), workers) for vectors in (own, other))
+        workers.run(rows.score, bounds, indptr, indices, phi.reshape(-1), psi, first == 0, scores)

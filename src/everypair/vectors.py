@@ -9,6 +9,7 @@ import numpy as np
 
 from everypair.feedback import Values
 from everypair.kernels.pairs import add_scaled, combine
+from everypair.kernels.permute import take_columns
 from everypair.kernels.rows import add_squares
 from everypair.kernels.simd import LANES
 from everypair.parallel import Workers
@@ -89,6 +90,9 @@ class Vectors:
         if self._panel is None or self._panel.shape != (n, width):
             self._panel = np.empty((n, width), part(0, 0).dtype)
         out = self._panel
+        if self._rows is not None:
+            workers.run(take_columns, workers.even(n), self._rows, first, last - first, out)
+            return out
 
         def some(start: int, stop: int) -> None:
             out[start:stop, : last - first] = part(start, stop)

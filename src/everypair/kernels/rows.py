@@ -116,12 +116,16 @@ def move_pieces(start, stop, lo, hi, row, indices, psi, scores, delta):
 
 
 @kernel
-def score(start, stop, indptr, indices, phi, stride, first, psi, begin, scores):
-    """``scores[p] += <phi(c), psi(i)>`` over sixteen dimensions, from zero if ``begin``; ``phi[c * stride + first:]`` is row c."""
+def score(start, stop, indptr, indices, phi, psi, begin, scores):
+    """``scores[p] += <phi(c), psi(i)>``, from zero if ``begin``; ``phi`` has all rows one after the other, in blocks of sixteen."""
+    k = psi.shape[1]
     for c in range(start, stop):
+        lo, hi = indptr[c], indptr[c + 1]
         if begin:
-            scores[indptr[c] : indptr[c + 1]] = 0.0
-        update(indices, psi, indptr[c], indptr[c + 1], 0, scores, phi, c * stride + first)
+            for p in range(lo, hi):
+                scores[p] = 0.0
+        for first in range(0, k, LANES):
+            update(indices, psi, lo, hi, first, scores, phi, c * k + first)
 
 
 @leaf
