@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everypair.kernels.pairs import add_scaled
+from everypair.kernels.pairs import add_scaled, combine_three
 from everypair.parallel import Workers
 from everypair.vectors import Part, Vectors
 
@@ -51,9 +51,15 @@ class Computed(Vectors):
 
     def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """After the rotation J has few entries off its diagonal: few dimensions are asked for."""
+        dims, ranges = np.flatnonzero(coefficients).tolist(), workers.even(len(out))
+        if 0 < len(dims) <= 3:
+            terms = [(coefficients[f], self.dim(f)) for f in dims]
+            terms += [(0.0, terms[0][1])] * (3 - len(terms))
+            workers.run(combine_three, ranges, *terms[0], *terms[1], *terms[2], out)
+            return
         out[:] = 0.0
-        for f in np.flatnonzero(coefficients).tolist():
-            workers.run(add_scaled, workers.even(len(out)), coefficients[f], self.dim(f), out)
+        for f in dims:
+            workers.run(add_scaled, ranges, coefficients[f], self.dim(f), out)
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         """Nothing else to do: the parameters were turned."""

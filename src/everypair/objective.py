@@ -219,8 +219,13 @@ class Side(View):
         self._run_pairs(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
-        self._advance(f, delta_f)
-        self._advance(q, delta_q)
+        for dimension, delta in ((f, delta_f), (q, delta_q)):
+            self.own.advance(dimension, delta, self.workers)
+            self.moved.add(dimension)
+        for p, product in self._tracked.items():
+            if np.ndim(product):
+                J, ranges = self.gram[p], self.workers.even(self.n_rows)
+                self.workers.run(pairs.add_both, ranges, J[f], delta_f, J[q], delta_q, product)
         kernel = pairs.move_pair_by_event if self._by_event else pairs.move_pair
         self._run_pairs(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
 

@@ -17,6 +17,8 @@ from everypair.kernels.simd import LANES
 from everypair.parallel import Workers
 from everypair.vectors import Vectors
 
+FEW = 2_048  # rows whose vectors are computed, or padded, at a time
+
 
 class Pairs(NamedTuple):
     """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
@@ -117,12 +119,21 @@ class RowSweep:
 
 
 def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors, scores: np.ndarray, workers: Workers) -> None:
-    """Scores of the observed pairs from scratch: all dimensions at once where vectors are there in whole blocks of sixteen, else
-    sixteen at a time."""
+    """Scores of the observed pairs from scratch."""
     bounds, k = workers.split(indptr), own.shape[1]
     if k % LANES == 0 and own.has_rows and other.has_rows:
-        workers.run(rows.score, bounds, indptr, indices, own.rows.reshape(-1), other.rows, True, scores)
+        workers.run(rows.score, bounds, indptr, indices, own.rows.reshape(-1), 0, other.rows, scores)
         return
-    for first in range(0, k, LANES):
-        phi, psi = (vectors.panel(first, min(first + LANES, k), workers) for vectors in (own, other))
-        workers.run(rows.score, bounds, indptr, indices, phi.reshape(-1), psi, first == 0, scores)
+    part, psi = own.parts(0, k), other.panel(0, k, workers)
+
+    def some(start: int, stop: int) -> None:
+        for first in range(start, stop, FEW):
+            last = min(first + FEW, stop)
+            phi = np.zeros((last - first, psi.shape[1]), psi.dtype)
+            phi[:, :k] = part(first, last)
+            rows.score(first, last, indptr, indices, phi.reshape(-1), first, psi, scores)
+
+    if own.has_rows:
+        workers.run(some, bounds)
+    else:  # what is computed may depend on where a range begins: always the same ranges
+        workers.chunks(own.shape[0], some)

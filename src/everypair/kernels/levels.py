@@ -258,8 +258,8 @@ def machine_sums(start, stop, bounds, codes, w, tiny, state, sums):
 
 
 @leaf
-def advance_machine(start, stop, codes, before, step, state):
-    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level."""
+def advance_machine(start, stop, codes, before, step, last, state):
+    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level; ``last`` as for :func:`move_machine`."""
     us, vs, weight = np.empty(AT_ONCE), np.empty(AT_ONCE), np.empty(AT_ONCE, before.dtype)
     for lo in range(start, stop, AT_ONCE):
         hi = min(lo + AT_ONCE, stop)
@@ -268,25 +268,30 @@ def advance_machine(start, stop, codes, before, step, state):
         gather(code, before, weight)
         for c in range(len(code)):
             vs[c] = (phi[c] - weight[c]) * us[c]
-        move_machine(lo, hi, us, vs, state)
+        move_machine(lo, hi, us, vs, last, state)
 
 
 @leaf
 def advance_all(start, stop, u, v, state):
     """``phi_f += u`` and ``phi_q += v``, row by row."""
-    move_machine(start, stop, u[start:stop], v[start:stop], state)
+    move_machine(start, stop, u[start:stop], v[start:stop], False, state)
 
 
 @leaf
-def move_machine(lo, hi, u, v, state):
-    """``phi_f(c) += u`` and ``phi_q(c) += v`` for the rows ``lo:hi``, the first of which is the first of ``u`` and ``v``."""
+def move_machine(lo, hi, u, v, last, state):
+    """``phi_f(c) += u`` and ``phi_q(c) += v`` for the rows ``lo:hi``, the first of which is the first of ``u`` and ``v``.
+
+    After the ``last`` steps of a dimension nobody asks for more than how far vectors have moved in all.
+    """
+    moved_f, moved_q = state[MOVE_F][lo:hi], state[MOVE_Q][lo:hi]
+    for c in range(len(moved_f)):
+        moved_f[c] += u[c]
+        moved_q[c] += v[c]
+    if last:
+        return
     g_f, g_q, phi = state[G_F][lo:hi], state[G_Q][lo:hi], state[PHI][lo:hi]
     h_ff, h_fq, h_qq = state[H_FF][lo:hi], state[H_FQ][lo:hi], state[H_QQ][lo:hi]
-    moved_f, moved_q = state[MOVE_F][lo:hi], state[MOVE_Q][lo:hi]
     for c in range(len(phi)):
         g_f[c] += h_ff[c] * u[c] + h_fq[c] * v[c]
         g_q[c] += h_fq[c] * u[c] + h_qq[c] * v[c]
-    for c in range(len(phi)):
         phi[c] += u[c]
-        moved_f[c] += u[c]
-        moved_q[c] += v[c]

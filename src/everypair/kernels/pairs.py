@@ -254,6 +254,22 @@ def combine(start, stop, coefficients, dims, phi, out):
 
 
 @leaf
+def combine_three(start, stop, a, x, b, y, c, z, out):
+    """``out = a x + b y + c z``."""
+    x, y, z, out = x[start:stop], y[start:stop], z[start:stop], out[start:stop]
+    for j in range(len(out)):
+        out[j] = a * x[j] + b * y[j] + c * z[j]
+
+
+@leaf
+def add_both(start, stop, a, x, b, y, out):
+    """``out += a x + b y``."""
+    x, y, out = x[start:stop], y[start:stop], out[start:stop]
+    for j in range(len(out)):
+        out[j] += a * x[j] + b * y[j]
+
+
+@leaf
 def add_scaled(start, stop, scale, x, out):
     """``out += scale x``."""
     x, out = x[start:stop], out[start:stop]

@@ -270,10 +270,10 @@ def machine_line(start, stop, pasts, x, x2, state, d, dd, u, p, r, coefficients)
 
 
 @leaf
-def machine_advance(start, stop, t, u, p, r, state):
-    """``phi_f += t u`` and ``phi_q += t p + t^2 r``."""
+def machine_advance(start, stop, t, u, p, r, last, state):
+    """``phi_f += t u`` and ``phi_q += t p + t^2 r``; ``last`` as for :func:`everypair.kernels.levels.move_machine`."""
     us, ps, rs = u[start:stop], p[start:stop], r[start:stop]
     for c in range(len(us)):
         ps[c] = t * ps[c] + t * t * rs[c]
         us[c] = t * us[c]
-    move_machine(start, stop, us, ps, state)
+    move_machine(start, stop, us, ps, last, state)

@@ -116,16 +116,15 @@ def move_pieces(start, stop, lo, hi, row, indices, psi, scores, delta):
 
 
 @kernel
-def score(start, stop, indptr, indices, phi, psi, begin, scores):
-    """``scores[p] += <phi(c), psi(i)>``, from zero if ``begin``; ``phi`` has all rows one after the other, in blocks of sixteen."""
+def score(start, stop, indptr, indices, phi, origin, psi, scores):
+    """``scores[p] = <phi(c), psi(i)>``; ``phi`` has rows ``origin:`` one after the other, in whole blocks of sixteen."""
     k = psi.shape[1]
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
-        if begin:
-            for p in range(lo, hi):
-                scores[p] = 0.0
+        for p in range(lo, hi):
+            scores[p] = 0.0
         for first in range(0, k, LANES):
-            update(indices, psi, lo, hi, first, scores, phi, c * k + first)
+            update(indices, psi, lo, hi, first, scores, phi, (c - origin) * k + first)
 
 
 @leaf

@@ -110,13 +110,14 @@ def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.n
         step_machine_runs(stage, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
         return
     for field, at in stage.fields:
-        step_machine(field, w[at], penalty_part(penalty, at), state, solver)
+        step_machine(field, w[at], penalty_part(penalty, at), state, solver, stage.last)
 
 
-def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
+def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver, last: bool = False) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
 
-    ``state`` is that of :meth:`~everypair.view.View.slopes_pair`, a row for each of its numbers, and follows the moves.
+    ``state`` is that of :meth:`~everypair.view.View.slopes_pair`, a row for each of its numbers, and follows the moves; after the
+    ``last`` steps of a dimension nothing but the moves themselves is needed.
 
     One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
     step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
@@ -125,7 +126,7 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     The objective never rises.
     """
     if isinstance(field, LevelsField) and field.by_row:
-        step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
+        step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), last, solver.workers)
         return
     bounds = _by_feature(field, solver)
     if bounds is not None or (solver.field_solver == "cd" and field.makes_columns):
@@ -140,7 +141,7 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
         return
     workers = solver.workers
     if isinstance(field, HistoryField) and by_sequence(field, penalty):
-        step_machine_history(field, w, penalty, state, solver.step_size, workers)
+        step_machine_history(field, w, penalty, state, solver.step_size, last, workers)
         return
     _drop_unsupported_factors(field, w, penalty, state, workers)
     g_f, g_q, h_ff, h_fq, h_qq, phi = (state[j] for j in (G_F, G_Q, H_FF, H_FQ, H_QQ, PHI))

@@ -51,7 +51,7 @@ def step_linear_history(
 
 
 def step_machine_history(
-    field: HistoryField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, workers: Workers
+    field: HistoryField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, last: bool, workers: Workers
 ) -> None:
     """As :func:`step_linear_history` for a factorization machine: see :func:`everypair.towers.fields.step_machine`."""
     pasts, (x, x2) = field.pasts, field.sums
@@ -83,4 +83,4 @@ def step_machine_history(
     l2 = (2 * dot(penalty * factors, d), dot(penalty * d, d), 0.0, 0.0)
     t = eta * lowest(*(coefficients.sum(axis=0) + l2))
     w += (t * d).astype(w.dtype)
-    workers.run(kernels.machine_advance, workers.even(len(u)), t, u, p, r, state)
+    workers.run(kernels.machine_advance, workers.even(len(u)), t, u, p, r, last, state)

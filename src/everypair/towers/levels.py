@@ -31,6 +31,7 @@ class Stage(NamedTuple):
 
     fields: list[tuple[Field, slice]]
     runs: Runs | None = None
+    last: bool = False
 
 
 def stages(features: Features) -> list[Stage]:
@@ -62,12 +63,16 @@ def stages(features: Features) -> list[Stage]:
         else:
             found.append(Stage([(field, at)]))
     close()
-    return found
+    return _with_last(found)
 
 
 def separately(features: Features) -> list[Stage]:
     """Every field on its own."""
-    return [Stage([one]) for one in columns_of(features)]
+    return _with_last([Stage([one]) for one in columns_of(features)])
+
+
+def _with_last(found: list[Stage]) -> list[Stage]:
+    return [*found[:-1], found[-1]._replace(last=True)]
 
 
 def spread_runs(stage: Stage, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
@@ -142,11 +147,11 @@ def step_machine_runs(
 
 
 def step_machine_rows(
-    field: LevelsField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, workers: Workers
+    field: LevelsField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, last: bool, workers: Workers
 ) -> None:
-    """As :func:`step_linear_rows` for a factorization machine."""
+    """As :func:`step_linear_rows` for a factorization machine; after the last steps nothing but the moves is up to date."""
     before = with_none(w)
     sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
     workers.run(levels.machine_sums, range(len(field.ranges)), field.ranges, field.codes, before, tiny, state, sums)
     workers.run(levels.linear_steps, workers.even(len(w)), sums, penalty, eta, w, step)
-    workers.run(levels.advance_machine, workers.even(state.shape[1]), field.codes, before, step, state)
+    workers.run(levels.advance_machine, workers.even(state.shape[1]), field.codes, before, step, last, state)
