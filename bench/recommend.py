@@ -1,11 +1,11 @@
 """What recommending costs: ``python bench/recommend.py NAME [--data FOLDER]`` (see ``--help``).
 
-``all``: the best 100 items of every user, what was seen left out, beside implicit's batch ``recommend``: same vectors and threads.
 ``request``: milliseconds of a single request, by a known user and by a history, of MF and FM.
 ``update``: seconds to fold new events in.
 ``open``: seconds to open a model of a gigabyte, and to verify it.
 
-``--data`` is a folder with ``train.parquet`` (columns user and item); without it, a log is generated.
+``--data`` is a folder with ``train.parquet`` (columns user and item); without it, a log is generated. Recommendations for everyone
+at once, beside another library, are timed by ``everypair benchmark speed --only topn``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
-import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 import everypair as ep
 
@@ -36,35 +33,6 @@ def events(folder: Path | None) -> ep.Dataset:
     if folder is None:
         return ep.datasets.youtube_like(20_000, 20_000, seed=0)
     return ep.Dataset(pq.read_table(folder / "train.parquet").select(["user", "item"]))
-
-
-def everyone(dataset: ep.Dataset, runs: int, factors: int) -> None:
-    from implicit.als import AlternatingLeastSquares  # type: ignore[import-untyped]
-
-    settings: dict[str, Any] = {"unobserved_weight": 0.01, "regularization": 0.01, "regularization_exponent": 1.0}
-    recommender = ep.Recommender(ep.MF(factors=factors, epochs=8, **settings)).fit(dataset)
-    seen = sp.csr_matrix((np.ones(len(dataset), np.float32), (dataset.user, dataset.item)), (dataset.n_users, dataset.n_items))
-    peer = AlternatingLeastSquares(factors=factors, num_threads=2)
-    vectors = recommender.context_vectors(dataset.users.values), recommender.item_vectors()
-    peer.user_factors, peer.item_factors = vectors
-    users = np.arange(dataset.n_users)
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", ep.FewerItemsWarning)
-        out = Path(folder) / "all.parquet"
-        calls = {
-            "implicit recommend": lambda: peer.recommend(users, seen, N=100, filter_already_liked_items=True),
-            "recommend": lambda: recommender.recommend(dataset.users.values, n=100),
-            "recommend_all, to Parquet": lambda: recommender.recommend_all(out, n=100),
-        }
-        found: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(runs + 1):  # the first compiles, and does not count
-            for name, call in calls.items():
-                with threadpool_limits(1 if "implicit" in name else None):  # as implicit asks for: its own threads share the work
-                    found[name].append(seconds(call))
-    medians = {name: np.median(times[1:]) for name, times in found.items()}
-    peers = medians["implicit recommend"]
-    for name, median in medians.items():
-        print(f"k = {factors}: {name:<28} {median:6.2f} s, {median / peers:.2f} of implicit's, {peers / median:.2f} times as fast")
 
 
 def request(dataset: ep.Dataset) -> None:
@@ -116,14 +84,10 @@ def opening() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=["all", "request", "update", "open"])
+    parser.add_argument("name", choices=["request", "update", "open"])
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--factors", type=int, default=128, help="of the model for all")
     given = parser.parse_args()
     if given.name == "open":
         opening()
-    elif given.name == "all":
-        everyone(events(given.data), given.runs, given.factors)
     else:
         {"request": request, "update": update}[given.name](events(given.data))
