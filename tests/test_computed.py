@@ -16,19 +16,22 @@ from everypair.computed import Computed
 from everypair.history import HistoryField, Window
 from everypair.parallel import SERIAL, Workers
 from everypair.solver import ICD
-from everypair.towers import Concat, Constant, Embedding, Linear, Lookup, Machine, Sum, Tower
+from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 N = 30
 
 
 def columns(random: np.random.Generator) -> dict[str, Any]:
     items = random.integers(0, 5, N).astype(np.int32)
-    begin = np.repeat([0, 10, 20], 10)
+    begin, end = np.repeat([0, 10, 20], 10), np.arange(N)
+    begin[-3:] = end[-3:] = N  # the last past is empty
     return {
         "user": ep.Levels(random.integers(-1, 4, N), 4, {"age": random.random(4), "country": np.array([0, 1, 1, 0])}),
         "tags": sp.csr_array(random.random((N, 4)) * (random.random((N, 4)) < 0.4)),
         "text": random.normal(size=(N, 3)),
-        "history": HistoryField(items, np.array([0, 10, 20, 30]), begin, np.arange(N), 5, Window(4, 0.9, "sqrt")),
+        "history": HistoryField(items, np.array([0, 10, 20, 30, 30]), begin, end, 5, Window(4, 0.9, "sqrt")),
+        "place": random.integers(0, 3, N),
+        "everywhere": ep.Levels(np.zeros(N, int), 1),
     }
 
 
@@ -38,6 +41,11 @@ TOWERS = {
     "lookup": Lookup("user", Linear(4, "age", "country")),
     "sum": Sum(Embedding(4, "user"), Linear(4, "history"), Embedding(4)),
     "sum with a machine": Sum(Machine(2, "history", "user"), Linear(4, "tags")),
+    "core": Core(Embedding(3, "user"), Embedding(2, "place"), factors=4),
+    "core of features": Core(Lookup("user", Linear(3, "age")), Embedding(2, "place"), factors=4),
+    "sum with a core": Sum(Machine(2, "history"), Core(Embedding(3, "user"), Embedding(2, "place"), factors=4)),
+    "product": Product(Embedding(4, "user"), Embedding(4, "place")),
+    "product, one level": Product(Product(Embedding(4, "user"), Embedding(4, "place")), Embedding(4, "everywhere")),
     "with a constant": Concat(Sum(Embedding(3, "user"), Linear(3, "history")), Constant()),
 }
 

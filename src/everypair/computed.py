@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,9 +26,8 @@ class Computed(Vectors):
     def __init__(self, tower: Tower, workers: Workers) -> None:
         super().__init__()
         self._tower, self._workers = tower, workers
-        self._dimension = tower.dimensions(tower.rows, workers)
-        self._kept = {f: self._dimension(f) for f in tower.kept}
-        self._last: tuple[int, np.ndarray] | None = None  # the dimension asked for last
+        self.forget()
+        self._kept = {f: self._compute(f) for f in tower.kept}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -37,8 +37,13 @@ class Computed(Vectors):
         if f in self._kept:
             return self._kept[f]
         if self._last is None or self._last[0] != f:
-            self._last = f, self._dimension(f)
+            self._last = f, self._compute(f)
         return self._last[1]
+
+    def _compute(self, f: int) -> np.ndarray:
+        if self._dimension is None:
+            self._dimension = self._tower.dimensions(self._tower.rows, self._workers)
+        return self._dimension(f)
 
     def advance(self, f: int, delta: np.ndarray, workers: Workers) -> None:
         if f in self._kept:
@@ -47,7 +52,14 @@ class Computed(Vectors):
 
     def forget(self) -> None:
         """Parameters have changed: what was computed of them is out of date, but for what is kept."""
-        self._last = None
+        self._last: tuple[int, np.ndarray] | None = None  # the dimension asked for last
+        self._dimension: Callable[[int], np.ndarray] | None = None  # may have tables of its own, made of parameters
+
+    def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
+        for f, phi in self._kept.items():
+            if at <= f < at + tangent.shape[1]:
+                phi += tangent[:, f - at] * delta
+        self.forget()
 
     def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """After the rotation J has few entries off its diagonal: few dimensions are asked for."""

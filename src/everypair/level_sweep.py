@@ -15,8 +15,9 @@ from everypair.parallel import Workers
 from everypair.rounding import tiny
 from everypair.view import Tangents
 
-LARGEST = 2**28  # bytes of the matrices D_c that are held at a time
-FEW = 256  # of them that are computed together
+LARGEST = 2**28  # bytes of matrices that are held at a time
+LONGEST = 2**22  # pairs of a level
+TOGETHER = 256  # of them that are computed together
 
 
 class _Some(NamedTuple):
@@ -41,9 +42,9 @@ def sweep_levels(
     """All dimensions of the rows of ``W``, whose contexts are ``contexts[groups[l]:groups[l + 1]]``. Scores follow.
 
     ``implicit`` is the matrix of the implicit part where it is the same for all levels; else it is made of the contexts' own.
-    False where the matrices that one level needs are too large to hold: nothing was done.
+    False where what one level needs is too large to hold, its matrices or its pairs: nothing was done.
     """
-    parts = _parts(seen, groups, contexts, W.dtype, workers)
+    parts = None if _longest(seen, groups, contexts) > LONGEST else _parts(seen, groups, contexts, W.dtype, workers)
     if parts is None:
         return False
     k, dtype = W.shape[1], W.dtype
@@ -64,13 +65,21 @@ def sweep_levels(
     return True
 
 
+def _longest(seen: Tangents, groups: np.ndarray, contexts: np.ndarray) -> int:
+    """The most pairs that a level has."""
+    pairs = np.concatenate([[0], np.cumsum(np.diff(seen.indptr)[contexts])])
+    return int(np.diff(pairs[groups]).max(initial=0))
+
+
 def _parts(seen: Tangents, groups: np.ndarray, contexts: np.ndarray, dtype: np.dtype, workers: Workers) -> Iterator[_Some] | None:
     """All levels at once where D_c is diagonal or matrices are few; else as many as have few; None where one has too many."""
     n, core = len(groups) - 1, seen.core
+    if seen.table is None or seen.codes is None:
+        return iter([_Some(0, n, _padded(np.ones((1, seen.psi.shape[1]), dtype), 1), np.zeros(len(seen.indptr) - 1, np.int64))])
     if core is None:
         return iter([_Some(0, n, _padded(seen.table, 1), seen.codes)])
     core = _padded(core, 1, 2).astype(dtype)
-    most = LARGEST // core[0].nbytes
+    most = LARGEST // (core[0].nbytes + core.shape[1] ** 2 * dtype.itemsize)  # D_c, and D_c J D_c'
     bounds = [0, n]
     if len(np.unique(seen.codes)) > most:
         if np.diff(groups).max(initial=0) > most:
@@ -84,6 +93,8 @@ def _parts(seen: Tangents, groups: np.ndarray, contexts: np.ndarray, dtype: np.d
 
 def _with_matrices(seen: Tangents, core: np.ndarray, start: int, stop: int, contexts: np.ndarray, workers: Workers) -> _Some:
     """Each matrix once: vectors of the other mode times the core."""
+    assert seen.table is not None
+    assert seen.codes is not None
     place = np.zeros(len(seen.table), np.int64)
     occurring = np.unique(seen.codes[contexts] % len(seen.table))
     place[occurring] = np.arange(len(occurring))
@@ -99,8 +110,8 @@ def _in_chunks(
     out = np.empty((len(rows), *shape), rows.dtype)
 
     def some(start: int, stop: int) -> None:
-        for first in range(start, stop, FEW):
-            last = min(first + FEW, stop)
+        for first in range(start, stop, TOGETHER):
+            last = min(first + TOGETHER, stop)
             out[first:last] = function(rows[first:last])
 
     workers.chunks(len(rows), some)

@@ -153,6 +153,7 @@ class Side(View):
     def open(self, scores: np.ndarray) -> Side:
         self._scores = scores
         self._tracked = {}
+        self._psi: np.ndarray | None = None
         self._shown: dict[str, int] = {}  # dimensions of the other side by the buffer they are in
         self.moved: set[int] = set()  # dimensions
         return self
@@ -192,7 +193,7 @@ class Side(View):
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
-        psi, dims = self.other.rows, slice(at, at + tangent.shape[1])
+        psi, dims = self._other_rows(), slice(at, at + tangent.shape[1])
         if psi[:, dims].shape != psi.shape:
             psi = np.ascontiguousarray(psi[:, dims])
         self._run(
@@ -200,12 +201,13 @@ class Side(View):
             tiny(self.dtype), self._along(), g, h,
         )  # fmt: skip
         if np.any(self._weight):
-            phi, J, weight = self.own.dims, self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
+            J, weight = self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
+            phi = self.own.parts(0, self.own.shape[1])
 
             def implicit(start: int, stop: int) -> None:
                 t = tangent[start:stop].astype(np.float64)
                 Jt = t @ J
-                g[start:stop] += weight[start:stop] * np.einsum("cf,fc->c", Jt, phi[:, start:stop])
+                g[start:stop] += weight[start:stop] * np.einsum("cf,cf->c", Jt, phi(start, stop))
                 added = weight[start:stop] * np.einsum("cf,cf->c", Jt[:, dims], t)
                 lost = h[start:stop] + added <= self._tiny * (np.abs(h[start:stop]) + added)
                 h[start:stop] = np.where(lost, 0.0, h[start:stop] + added)
@@ -230,16 +232,15 @@ class Side(View):
         self._run_pairs(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
-        phi = self.own.dims[at : at + tangent.shape[1]]
-
-        def advance(start: int, stop: int) -> None:
-            phi[:, start:stop] += tangent[start:stop].T * delta[start:stop]
-
-        self.workers.chunks(self.n_rows, advance)
-        self.own.dims_changed()
+        self.own.advance_along(at, tangent, delta, self.workers)
         self._tracked.clear()
-        self.moved.update(range(at, at + len(phi)))
+        self.moved.update(range(at, at + tangent.shape[1]))
         self._run(pairs.move_along, self._along(), delta, self._scores)
+
+    def _other_rows(self) -> np.ndarray:
+        """All vectors of the other side, which do not change while this one is swept."""
+        self._psi = self.other.rows if self._psi is None else self._psi
+        return self._psi
 
     def track(self, f: int) -> None:
         """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
@@ -251,11 +252,8 @@ class Side(View):
             return None
         self.own.forget()
         self._tracked.clear()
-        psi = self.other.rows
-        one, first = np.ones((1, psi.shape[1]), psi.dtype), np.zeros(self.n_rows, np.int64)
-        return Tangents(
-            self._indptr, self._indices, self._a, self._b, self._scores, psi, self.gram, self._weight, one, first
-        )  # fmt: skip
+        observed = self._indptr, self._indices, self._a, self._b, self._scores
+        return Tangents(*observed, self._other_rows(), self.gram, self._weight)
 
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
         if block_size == 1:

@@ -109,6 +109,7 @@ class ICD:
             self.objective.vectors[side] = Computed(tower, workers)
             return
         vectors = tower.vectors(workers)
+        vectors.conform(self.objective.dtype)
         if not tower.vectors_are_parameters:
             vectors.own([parameter.value for parameter in tower.parameters.values()])
         self.objective.vectors[side] = vectors
@@ -118,7 +119,7 @@ class ICD:
         dimensions, so that a step on one needs few others, or where steps need none."""
         turned = sum(turn.stop - turn.start for turn in self._turns)
         few = tower.n_dims - turned <= FEW
-        return tower.has_parts and not tower.vectors_are_parameters and (few or tower.by_levels)
+        return tower.has_parts and not tower.vectors_are_parameters and (few or (tower.by_levels and self.order == "side"))
 
     def update_gram(self, side: str) -> None:
         """J of a side whose vectors have moved."""

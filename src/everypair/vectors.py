@@ -68,6 +68,16 @@ class Vectors:
         workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
         self.dims_changed()
 
+    def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
+        """``phi(c) += delta_c tangent(c)`` in the dimensions from ``at`` on."""
+        phi = self.dims[at : at + tangent.shape[1]]
+
+        def some(start: int, stop: int) -> None:
+            phi[:, start:stop] += tangent[start:stop].T * delta[start:stop]
+
+        workers.chunks(len(delta), some)
+        self.dims_changed()
+
     def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """``out = sum_f coefficients[f] phi_f``: a row of ``J phi``."""
         dims = np.flatnonzero(coefficients)
@@ -104,6 +114,13 @@ class Vectors:
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""
         self._rows = None
+
+    def conform(self, dtype: np.dtype) -> None:
+        """Rows and dimensions as kernels expect them: one after the other, in the precision of the fit."""
+        if self._rows is not None:
+            self._rows = np.ascontiguousarray(self._rows, dtype)
+        if self._dims is not None:
+            self._dims = np.ascontiguousarray(self._dims, dtype)
 
     def own(self, arrays: list[np.ndarray]) -> None:
         """Make copies of what is shared with other arrays, which may change on their own."""

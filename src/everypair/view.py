@@ -17,8 +17,8 @@ class Tangents(NamedTuple):
     """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
 
     ``indptr, indices, a, b, scores`` are the observed pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and
-    ``weight`` is alpha0 m_c. With ``v = table[codes[c]]``, D_c is the diagonal matrix of v, or, if there is a ``core``, the matrix
-    (own dimensions x those of psi) that is its product with v.
+    ``weight`` is alpha0 m_c. Without a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal
+    matrix of v, or, if there is a ``core``, the matrix (own dimensions x those of psi) that is its product with v.
     """
 
     indptr: np.ndarray
@@ -29,8 +29,8 @@ class Tangents(NamedTuple):
     psi: np.ndarray
     J: np.ndarray
     weight: Values
-    table: np.ndarray
-    codes: np.ndarray
+    table: np.ndarray | None = None
+    codes: np.ndarray | None = None
     core: np.ndarray | None = None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, pick
+from everypair.kernels.jit import fill, kernel, leaf, pick
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
 
 AT_ONCE = 1_024  # columns whose sums stay in the cache
@@ -158,7 +158,7 @@ def add_half_squares(start, stop, dims, out):
     total = np.empty(min(AT_ONCE, stop - start), np.float64)
     for first in range(start, stop, AT_ONCE):
         last = min(first + AT_ONCE, stop)
-        total[:] = 0.0
+        fill(total, 0.0)
         for f in range(len(dims)):
             row = dims[f, first:last]
             for c in range(len(row)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import leaf
+from everypair.kernels.jit import fill, leaf
 
 
 @leaf
@@ -19,7 +19,7 @@ def contract(start, stop, table, levels, tensor, which, out):
                 one += np.float64(x[e]) * np.float64(part[e, 0])
             out[c, 0] = one
             continue
-        total[:] = 0.0
+        fill(total, 0.0)
         for e in range(len(x)):
             for j in range(len(total)):
                 total[j] += np.float64(x[e]) * np.float64(part[e, j])
@@ -32,7 +32,7 @@ def gather(start, stop, indptr, rows, z, table, levels, out):
     """``out[l] = sum z_c table[levels[c]]`` over the rows c of group l."""
     for group in range(start, stop):
         total = out[group]
-        total[:] = 0.0
+        fill(total, 0.0)
         for p in range(indptr[group], indptr[group + 1]):
             c = rows[p]
             x, weight = table[levels[c]], np.float64(z[c])

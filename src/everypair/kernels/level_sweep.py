@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, pick
+from everypair.kernels.jit import fill, kernel, leaf, pick
 from everypair.kernels.rows import RUN
 from everypair.kernels.simd import LANES, accumulate, descend, steps, update
 
@@ -30,6 +30,13 @@ def _add_multiple(weight, matrix, out):
         row, added = out[f], matrix[f]
         for j in range(len(row)):
             row[j] += weight * added[j]
+
+
+@leaf
+def _copy(matrix, out):
+    for f in range(len(matrix)):
+        for j in range(matrix.shape[1]):
+            out[f, j] = matrix[f, j]
 
 
 @leaf
@@ -114,17 +121,18 @@ def sweep(
     code, item, position = np.empty(longest, np.int64), np.empty(longest, indices.dtype), np.empty(longest, np.int64)
     own_a, own_b = np.empty(longest if a_step else 1, dtype), np.empty(longest if b_step else 1, dtype)
     own_scores, tile = np.empty(longest, dtype), np.empty((longest, LANES), dtype)
-    own_a[:1], own_b[:1] = a[0], b[0]
+    if longest:
+        own_a[0], own_b[0] = a[0], b[0]
     each = np.arange(longest)
     M, part = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts in the data's own precision
     block, rest, delta = np.empty((LANES + 1, LANES), dtype), np.empty(LANES, dtype), np.empty(LANES, dtype)
     total = np.empty((LANES + 1, LANES), np.float64)
     if shared:
-        M[:] = J
+        _copy(J, M)
     for level in range(start, stop):
         n = 0
         if not shared:
-            M[:] = 0.0
+            fill(M, 0.0)
         for g in range(groups[level], groups[level + 1]):
             c = contexts[g]
             if not shared:
@@ -152,7 +160,7 @@ def sweep(
                     block, True, rest, 0, 1.0, l2, eta, tiny, w, first, delta, 0,
                 )  # fmt: skip
             else:
-                total[:] = 0.0
+                fill(total, 0.0)
                 for run in range(0, n, RUN):
                     accumulate(each, tile, run, min(run + RUN, n), 0, own_scores, own_a, a_step, own_b, b_step, total)
                 steps(total, block, True, rest, 0, 1.0, l2, eta, tiny, w, first, delta, 0)

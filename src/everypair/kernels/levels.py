@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, pick
+from everypair.kernels.jit import fill, kernel, leaf, pick
 from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI, gather
 
 MOMENTS = 9  # sums of a run: g_f; g_q times 1, p; h_ff; h_fq times 1, p; h_qq times 1, p, p^2
@@ -80,7 +80,7 @@ def linear_runs(start, stop, bounds, g, h, sums):
 @kernel
 def step_linear_runs(codes, penalty, eta, sums, U, w, total):
     """Exact steps on the weights of a field that is constant in runs; ``U`` is how far the rows of a run have moved."""
-    total[:] = 0.0
+    fill(total, 0.0)
     for r in range(len(codes)):
         total[codes[r], 0] += sums[r, 0] + sums[r, 1] * U[r]
         total[codes[r], 1] += sums[r, 1]
@@ -106,7 +106,7 @@ def linear_sums(start, stop, bounds, codes, g, h, sums):
     for j in range(start, stop):
         code, gs, hs = codes[bounds[j] : bounds[j + 1]], g[bounds[j] : bounds[j + 1]], h[bounds[j] : bounds[j + 1]]
         total = sums[j]
-        total[:] = 0.0
+        fill(total, 0.0)
         for c in range(len(code)):
             total[code[c], 0] += gs[c]
             total[code[c], 1] += hs[c]
@@ -182,7 +182,7 @@ def step_machine_runs(codes, penalty, eta, tiny, moments, base, U, V, w, total):
     :func:`everypair.kernels.columns.step_machine`.
     """
     n = len(w)
-    total[:] = 0.0
+    fill(total, 0.0)
     for r in range(len(codes)):
         j = codes[r]
         if j < n:
@@ -238,7 +238,7 @@ def machine_sums(start, stop, bounds, codes, w, tiny, state, sums):
     gradient, curvature, weight = np.empty(AT_ONCE), np.empty(AT_ONCE), np.empty(AT_ONCE, w.dtype)
     for j in range(start, stop):
         total = sums[j]
-        total[:] = 0.0
+        fill(total, 0.0)
         for lo in range(bounds[j], bounds[j + 1], AT_ONCE):
             hi = min(lo + AT_ONCE, bounds[j + 1])
             code = codes[lo:hi]

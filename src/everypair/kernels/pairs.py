@@ -129,9 +129,11 @@ def slopes_pair_by_event(
         for c in range(len(h_fq)):
             mixed = pick(weights, c) * d_f[c] * d_q[c] + pick(shares, c) * curvature_fq
             h_fq[c] = mixed if h_ff[c] != 0.0 and h_qq[c] != 0.0 else 0.0
-        state[PHI][lo:hi] = now
-        state[MOVE_F][lo:hi] = 0.0
-        state[MOVE_Q][lo:hi] = 0.0
+        kept, moved_f, moved_q = state[PHI][lo:hi], state[MOVE_F][lo:hi], state[MOVE_Q][lo:hi]
+        for c in range(len(now)):
+            kept[c] = now[c]
+            moved_f[c] = 0.0
+            moved_q[c] = 0.0
 
 
 @leaf

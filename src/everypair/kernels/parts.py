@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, pick
+from everypair.kernels.jit import fill, kernel, leaf, pick
 
 
 @leaf
@@ -51,7 +51,7 @@ def add_history(start, stop, items, begin, end, scale, decay, last, W, out):
     sequence, p, first = -1, 0, 0  # the sum is over items[first:p]
     for r in range(start, stop):
         if begin[r] != sequence or end[r] < p:
-            total[:] = 0.0
+            fill(total, 0.0)
             sequence, first = begin[r], max(begin[r], end[r] - last)
             p = first
         while p < end[r]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.kernels.jit import leaf, pick
+from everypair.kernels.jit import fill, leaf, pick
 from everypair.kernels.levels import move_machine
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 
@@ -62,7 +62,7 @@ def forward(pasts, x, s, v, worth, out):
 def backward(pasts, x, s, z, worth, out):
     """``out += X' z`` for the rows of sequence s, the first of which is ``z[0]``: what :func:`forward` does, transposed."""
     begin, items, count, scale = of_sequence(pasts, x, s)
-    worth[: len(items) + 1] = 0.0
+    fill(worth[: len(items) + 1], 0.0)
     for c in range(len(count)):
         worth[count[c]] += z[c] * scale[c]
     total = np.float64(0.0)
@@ -108,7 +108,7 @@ def backward_both(pasts, x, x2, s, z, z2, worth, out):
     """:func:`backward` for entries and for squares at once: ``out[:, 0] += X' z``, ``out[:, 1] += (X^2)' z2``."""
     begin, items, count, scale = of_sequence(pasts, x, s)
     _, _, _, scale2 = of_sequence(pasts, x2, s)
-    worth[: len(items) + 1] = 0.0
+    fill(worth[: len(items) + 1], 0.0)
     for c in range(len(count)):
         worth[count[c], 0] += z[c] * scale[c]
         worth[count[c], 1] += z2[c] * scale2[c]

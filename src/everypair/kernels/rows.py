@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, part, pick
+from everypair.kernels.jit import fill, kernel, leaf, part, pick
 from everypair.kernels.simd import LANES, accumulate, descend, steps, update
 
 RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
@@ -74,7 +74,7 @@ def sweep(
                 J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at,
             )  # fmt: skip
         else:
-            total[:] = 0.0
+            fill(total, 0.0)
             for run in range(lo, hi, RUN):
                 accumulate(indices, psi, run, min(run + RUN, hi), 0, scores, a, a_step, b, b_step, total)
             steps(total, J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at)
@@ -89,7 +89,7 @@ def sum_pieces(start, stop, lo, hi, indices, a, a_step, b, b_step, scores, psi, 
     """The sums of :func:`accumulate_plain` for pieces of long rows: piece p has the pairs ``lo[p]:hi[p]``."""
     for p in range(start, stop):
         total = totals[p]
-        total[:] = 0.0
+        fill(total, 0.0)
         for run in range(lo[p], hi[p], RUN):
             accumulate(indices, psi, run, min(run + RUN, hi[p]), 0, scores, a, a_step, b, b_step, total)
 

@@ -33,7 +33,7 @@ def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, 
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
     Steps need no entries of ``out[1 + j]`` before the diagonal: a quarter of the matrix is left out, its lower left.
-    The sums over these pairs are in the precision of the data, ``out`` is in float64.
+    Compiled, the sums over these pairs are in the precision of the data; ``out`` is in float64.
     ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
     """
     for p in range(lo, hi):

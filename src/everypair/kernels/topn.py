@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf
+from everypair.kernels.jit import fill, kernel, leaf
 
 BLOCK = 64  # scores looked at together, at most: most blocks hold none that counts
 BLOCKS = 4  # for each item asked for, at least
@@ -101,7 +101,7 @@ def smallest(scores):
 @kernel
 def nth_largest(values, n, heap):
     """``-inf`` if there are fewer than n."""
-    heap[:n] = -np.inf
+    fill(heap[:n], -np.inf)
     for value in values:
         if value > heap[0]:
             at = 0
@@ -142,7 +142,7 @@ def top_n_products(start, stop, scores, slack, phi, psi, ids, best):
         for b in range(n_blocks):
             most[b] = largest(row[b * width : (b + 1) * width])
         least = scores.dtype.type(nth_largest(most, n, heap) - slack[r])
-        heap[:] = -np.inf
+        fill(heap, -np.inf)
         for b in range(n_blocks):
             if most[b] < least or most[b] == -np.inf:
                 continue
@@ -178,6 +178,6 @@ def only(scores, begin, end, items):
         kept = np.empty(end[r] - begin[r], scores.dtype)
         for p in range(begin[r], end[r]):
             kept[p - begin[r]] = scores[r, items[p]]
-        scores[r, :] = -np.inf
+        fill(scores[r], -np.inf)
         for p in range(begin[r], end[r]):
             scores[r, items[p]] = kept[p - begin[r]]

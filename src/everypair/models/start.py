@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.feedback import Feedback, Values
-from everypair.kernels.spread import spread
+from everypair.kernels.parts import add_rows
 from everypair.parallel import Workers
 
 BALANCE = -0.25
@@ -28,8 +28,15 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, random: np.r
     signs = (2 * signs - 1) * _balance(b, feedback.by_context.indptr).astype(dtype)[:, None]
     weight = b if np.ndim(b) == 0 else np.asarray(b)[order]
     out = np.zeros((m, factors), dtype)
-    workers.run(spread, workers.split(indptr), indptr, indices, weight, signs, out)
-    out *= _balance(weight, indptr).astype(dtype)[:, None]
+
+    def some(start: int, stop: int) -> None:
+        add_rows(start, stop, indptr, indices, weight, signs, out[start:stop])
+
+    workers.run(some, workers.split(indptr))
+    balance = _balance(weight, indptr).astype(dtype)[:, None]
+    out *= balance
+    dead = ~out.any(axis=0)  # signs may cancel everywhere, if there are few
+    out[:, dead] = balance * random.normal(size=(m, np.count_nonzero(dead)))
     length = float(np.sqrt(np.einsum("if,if->", out, out, dtype=np.float64) / m))
     return out / dtype.type(length) if length > 0.0 else out
 

@@ -112,6 +112,11 @@ class Tower(ABC):
         return False
 
     @property
+    def sweeps_rows(self) -> bool:
+        """Whether its steps are those of free vectors, a row at a time where the view can."""
+        return False
+
+    @property
     def by_levels(self) -> bool:
         """Whether all its steps are on vectors of levels, a level at a time, and need no vectors of its rows."""
         return False

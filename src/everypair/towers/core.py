@@ -186,7 +186,7 @@ class TangentView(DerivedView):
     def tangents(self) -> Tangents | None:
         seen = self._view.tangents()
         others = [tower for j, tower in enumerate(self._core.towers) if j != self._mode]
-        if seen is None or len(others) != 1 or seen.core is not None or len(seen.table) > 1:
+        if seen is None or seen.table is not None or len(others) != 1:
             return None
         table, codes = table_of(others[0], self._core.rows, self.workers)
         return seen._replace(table=table, codes=codes, core=np.swapaxes(self._core._B.value, 0, 1 - self._mode))

@@ -111,7 +111,7 @@ class Embedding(Tower):
             super().sweep(view)
 
     @property
-    def by_levels(self) -> bool:
+    def sweeps_rows(self) -> bool:
         return type(self).step is Embedding.step and self.settings.block_size == 1
 
     @property

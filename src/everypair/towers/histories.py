@@ -75,7 +75,7 @@ def step_machine_history(
     if found is None:
         return
     d = found[0].astype(np.float64)
-    u, p, r = (np.empty(state.shape[1], state.dtype) for _ in range(3))
+    u, p, r = (np.zeros(state.shape[1], state.dtype) for _ in range(3))  # rows of no sequence stay where they are
     coefficients = np.empty((len(ranges) - 1, 4))
     both = np.stack([d, factors * d], axis=1)
     field.visited(3)

@@ -94,7 +94,7 @@ class Lookup(Tower):
 
     @property
     def by_levels(self) -> bool:
-        return self.tower.by_levels
+        return self.tower.sweeps_rows
 
     def parts(self, first: int, last: int) -> Part:
         table = self.levels.padded(self.table()[:, first:last])

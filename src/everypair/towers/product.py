@@ -90,7 +90,7 @@ class ScaledView(DerivedView):
 
     def tangents(self) -> Tangents | None:
         seen = self._view.tangents()
-        if seen is None or seen.core is not None or len(seen.table) > 1:
+        if seen is None or seen.table is not None:
             return None
         tables = [table_of(tower, self._rows, self.workers) for tower in self._others]
         if len(tables) == 1:

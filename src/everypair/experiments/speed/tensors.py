@@ -107,8 +107,9 @@ def part(entries: list[dict[str, Any]]) -> Part:
         "entries of a context's vector; Tucker's derivatives have as many entries as the item has factors (the formulas are in",
         "`experiments/speed/tensors.py`).",
     )
-    rows = []
+    header = ["model", "pairs", "contexts x items", "seconds per epoch", "over MF's", "operations over MF's", "one over the other"]
     for entry in numbered(entries, "data", "factors"):
+        rows = []
         plain = entry["result"]["MF"]
         base = statistics.median(plain["seconds"])
         for kind, found in entry["result"].items():
@@ -126,6 +127,5 @@ def part(entries: list[dict[str, Any]]) -> Part:
                 what = f"{kind}, ratio of seconds over ratio of operations, both to MF"
                 told.aim(what, f"at most {TARGET:g}", figure(seconds / counted), seconds / counted <= TARGET)
         told.say(f"{entry['arguments']['data']}, {entry['arguments']['threads']} threads:")
-    header = ["model", "pairs", "contexts x items", "seconds per epoch", "over MF's", "operations over MF's", "one over the other"]
-    told.table(header, rows)
+        told.table(header, rows)
     return told
