@@ -77,6 +77,7 @@ class Objective:
             "context": Side(self, "context", a, b, feedback.context_weight, listed),
             "item": Side(self, "item", _permute(a, permutation), _permute(b, permutation), feedback.item_weight, True),
         }
+        self.finite = all(_finite(x, dtype) for side in self._sides.values() for x in (side._a, side._b, side._weight))
         self.vectors: dict[str, Vectors] = {}
         self.grams: dict[str, np.ndarray] = {}
 
@@ -319,6 +320,12 @@ OTHER = {"context": "item", "item": "context"}
 def _cast(values: Values, dtype: np.dtype) -> Values:
     """Arrays in the model's precision, numbers as they are."""
     return float(values) if np.ndim(values) == 0 else np.asarray(values).astype(dtype, copy=False)
+
+
+def _finite(values: Values, dtype: np.dtype) -> bool:
+    """Whether they are numbers in this precision."""
+    with np.errstate(over="ignore"):
+        return bool(np.all(np.isfinite(np.asarray(values).astype(dtype, copy=False))))
 
 
 def _permute(values: Values, order: np.ndarray | None) -> Values:

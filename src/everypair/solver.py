@@ -52,6 +52,8 @@ class ICD:
         self.order = order
         self._turns = [slice(a, b) for a, b in common_turns([context.turns, item.turns])] if rotate and order == "side" else []
         feedback = objective.feedback
+        if not objective.finite:
+            raise DivergedError(np.inf, objective.dtype)
         self._weights = {"context": _or_one(feedback.context_weight), "item": _or_one(feedback.item_weight)}
         self.begin()
 

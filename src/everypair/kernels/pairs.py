@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import leaf, part, pick
+from everypair.kernels.jit import kernel, leaf, part, pick
 
 # The state of a row in a factorization machine, for a factor dimension f and the bias dimension q: half gradients, half
 # curvatures, phi_f, and how far phi_f and phi_q have moved.
@@ -255,15 +255,15 @@ def combine(start, stop, coefficients, dims, phi, out):
                 total[c] += coefficient * row[c]
 
 
-@leaf
+@kernel
 def combine_three(start, stop, a, x, b, y, c, z, out):
-    """``out = a x + b y + c z``."""
+    """``out = a x + b y + c z``; not reordered, so that it does not matter where a range begins."""
     x, y, z, out = x[start:stop], y[start:stop], z[start:stop], out[start:stop]
     for j in range(len(out)):
         out[j] = a * x[j] + b * y[j] + c * z[j]
 
 
-@leaf
+@kernel
 def add_both(start, stop, a, x, b, y, out):
     """``out += a x + b y``."""
     x, y, out = x[start:stop], y[start:stop], out[start:stop]

@@ -6,6 +6,8 @@ import itertools
 import statistics
 from typing import Any
 
+import numpy as np
+
 from everypair.experiments import cost
 from everypair.experiments.common import rounded
 from everypair.experiments.speed import data
@@ -57,10 +59,9 @@ def measure(setup: Setup, shapes: list[data.Shape]) -> dict[str, Any]:
     try:
         for j, shape in enumerate(shapes):
             folder = setup.folder / f"growth{j}-{shape.users}-{shape.items}-{shape.pairs}"
-            matrix = data.generate(shape)
             if not folder.exists():
-                data.write(matrix, folder)
-            entry = {"contexts": shape.users, "items": shape.items, "pairs": int(matrix.nnz), "seconds": []}
+                data.write(data.generate(shape), folder)
+            entry = {"contexts": shape.users, "items": shape.items, "pairs": int(data.read(str(folder)).nnz), "seconds": []}
             remote = Remote("mf:Contestant", name=OURS, pairs=str(folder), factors=FACTORS, threads=setup.threads)
             remotes.append((entry, remote))
             remote.call("begin")
@@ -98,10 +99,11 @@ def _tell_growth(told: Part, entry: dict[str, Any]) -> None:
     first, last = points[0], points[-1]
     if grows:
         told.say("An epoch of MF with k = 64 for more and more pairs of the same contexts and items:")
-        least, most = (
-            bound(seconds / point["pairs"] for seconds, point in zip(middle, points, strict=True)) for bound in (min, max)
-        )
-        told.aim("seconds per pair, largest over smallest, as |S| grows", "linear: near 1", f"{most / least:.2f}", None)
+        pairs = np.array([point["pairs"] for point in points], float)
+        slope, fixed = np.polyfit(pairs, middle, 1)
+        off = float(np.max(np.abs(np.polyval([slope, fixed], pairs) / middle - 1)))
+        line = f"{figure(1e3 * fixed)} ms for the rows and {figure(1e9 * slope)} ns per pair"
+        told.aim("seconds of an epoch against |S|", "a straight line", f"{line}, off by at most {100 * off:.0f} %", None)
     else:
         told.say("The same number of pairs, of contexts and items together as many, |C| x |I| growing:")
         by = last["contexts"] * last["items"] / (first["contexts"] * first["items"])
