@@ -69,7 +69,11 @@ class Computed(Vectors):
             terms += [(0.0, terms[0][1])] * (3 - len(terms))
             workers.run(combine_three, ranges, *terms[0], *terms[1], *terms[2], out)
             return
-        out[:] = 0.0
+        found = self._tower.combination(coefficients, workers)
+        if found is None:
+            out[:] = 0.0
+        else:
+            out[:], dims = found, [f for f in dims if f in self._kept]
         for f in dims:
             workers.run(add_scaled, ranges, coefficients[f], self.dim(f), out)
 

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everypair.features import LEVEL, RANGE, RANGES, Compressed, Field
-from everypair.feedback import Values
 from everypair.kernels import columns, parts
 from everypair.kernels import history as kernels
 from everypair.kernels.order import grouped
-from everypair.kernels.pasts import Pasts, Sums
+from everypair.kernels.pasts import Pasts, Sums, add_product
 from everypair.parallel import SERIAL, Workers
 
 NORMALIZATIONS = ("sqrt", "mean", "none")
@@ -67,35 +66,29 @@ class HistoryField(Field):
         self._items, self._begin, self._end = items, begin, end
         self._sequences = Compressed(bounds, items, 1.0)
         self._position = np.where(end > begin, end - 1, -1)
-        counted = end - window.first(begin, end)
+        counted = np.arange(self._counted.max(initial=0) + 1)
         total = counted.astype(np.float64)
         if window.decay < 1:
             total = np.expm1(counted * np.log(window.decay)) / (window.decay - 1)
         exponent = {"sqrt": -0.5, "mean": -1.0, "none": 0.0}[window.normalize]
-        self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)
+        self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)  # of a past of 0, 1, 2, ... events
         self._last = window.last or max(len(items), 1)  # longer than any sequence: nothing ever leaves
+
+    @property
+    def _counted(self) -> np.ndarray:
+        """How many events of each past count."""
+        return self._end - self.window.first(self._begin, self._end)
 
     @property
     def n_events(self) -> int:
         """Past events of all rows: the non-zeros of the matrix, if none repeats."""
-        return int((self._end - self.window.first(self._begin, self._end)).sum())
+        return int(self._counted.sum())
 
     @cached_property
     def _by_item(self) -> Compressed:
         """The positions of each item."""
         indptr, positions = grouped(self._items, self.shape[1], np.int64 if len(self._items) >= 2**31 else np.int32)
         return Compressed(indptr, positions, 1.0)
-
-    @cached_property
-    def _squares(self) -> tuple[Values, Values]:
-        """Weights with which events enter and leave the sums of squares."""
-        enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
-        again = kernels.square_coefficients(*self._sequences.arrays[:2], self.shape[1], self.window.decay, self._last, enter, leave)
-        return (enter, leave) if again else (1.0, self.window.decay ** (2 * self._last))
-
-    @property
-    def _entries(self) -> tuple[Values, Values]:
-        return 1.0, self.window.decay**self._last
 
     @cached_property
     def pasts(self) -> Pasts | None:
@@ -119,13 +112,19 @@ class HistoryField(Field):
         return self.multiply_squared_transposed(np.ones(self.shape[0]), SERIAL) <= 0.0
 
     @cached_property
-    def sums(self) -> tuple[Sums, Sums]:
-        """How pasts add up: for the entries, and for their squares."""
-        decay = self.window.decay
-        return (
-            Sums(decay, self._last, *self._entries, self._scale),
-            Sums(decay**2, self._last, *self._squares, self._scale**2),
-        )
+    def entries_add(self) -> Sums:
+        """How the entries of a past add up."""
+        return Sums(self.window.decay, self._last, 1.0, self.window.decay**self._last, self._scale)
+
+    @cached_property
+    def squares_add(self) -> Sums:
+        """How their squares do: what an item met again adds depends on when that was."""
+        decay = self.window.decay**2
+        enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
+        sequences = self._sequences.arrays[:2]
+        again = kernels.square_coefficients(*sequences, self.shape[1], self.window.decay, self._last, enter, leave)
+        coefficients = (enter, leave) if again else (1.0, decay**self._last)
+        return Sums(decay, self._last, *coefficients, self._scale**2)
 
     def visited(self, products: int) -> None:
         """Count what so many products visit."""
@@ -145,52 +144,58 @@ class HistoryField(Field):
         first, end = int(self.window.first(self._begin[row], self._end[row])), int(self._end[row])
         weight = self.window.decay ** np.arange(end - first - 1, -1, -1, dtype=np.float64)
         items, place = np.unique(self._items[first:end], return_inverse=True)
-        return items, np.bincount(place, weight, len(items)) * self._scale[row]
+        return items, np.bincount(place, weight, len(items)) * self._scale[end - first]
 
     def content(self) -> Iterator[Any]:
         yield from (self.shape, *self.window, self._items, self._sequences.arrays[0], self._begin, self._end)
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._forward(v, self.window.decay, self._entries, self._scale, workers)
+        return self._forward(v, self.entries_add, workers)
+
+    def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        if self.pasts is None:
+            super().add_products(W, out, workers)
+            return
+        for w, sums in zip(W, out, strict=True):
+            self.visited(1)
+            workers.run(add_product, range(len(self.pasts.ranges)), self.pasts, self.entries_add, w, sums)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
-        self.visits += stop - start
         window = (self._begin, self._end, self._scale, self.window.decay, self._last)
         parts.add_history(start, stop, self._items, *window, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._backward(z, self.window.decay, self._entries, self._scale, workers)
+        return self._backward(z, self.entries_add, workers)
 
     def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        return self._forward(v, self.window.decay**2, self._squares, self._scale**2, workers)
+        return self._forward(v, self.squares_add, workers)
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        decay, (enter, leave), scale = self.window.decay**2, self._squares, self._scale**2
-        found = self._backward(z, decay, (enter, leave), scale, workers)
-        if np.ndim(enter) == 0:
+        found = self._backward(z, self.squares_add, workers)
+        if np.ndim(self.squares_add.enter) == 0:
             return found
         # What entered and left again may leave its rounding behind, and a weight below zero would be an L2 weight below zero.
-        entered = self._backward(np.abs(z), decay, (enter, 0.0), scale, workers)
+        entered = self._backward(np.abs(z), self.squares_add._replace(leave=0.0), workers)
         return np.where(np.abs(found) > 1e-12 * entered, found, 0.0).astype(z.dtype)
 
-    def _forward(
-        self, v: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
-    ) -> np.ndarray:
+    def _forward(self, v: np.ndarray, add: Sums, workers: Workers) -> np.ndarray:
         self.visited(1)
+        if self.pasts is not None:
+            out = np.zeros(self.shape[0], v.dtype)
+            workers.run(add_product, range(len(self.pasts.ranges)), self.pasts, add, v, out)
+            return out
         sums = np.empty(len(self._items))
         sequences = self._sequences
-        arguments = (*sequences.arrays[:2], v, decay, self._last, *coefficients, sums)
+        arguments = (*sequences.arrays[:2], v, add.decay, add.last, add.enter, add.leave, sums)
         workers.run(kernels.running, sequences.ranges(workers), *arguments)
         out = np.empty(self.shape[0], v.dtype)
-        workers.run(kernels.take_at, workers.even(len(out)), self._position, sums, scale, out)
+        workers.run(kernels.take_at, workers.even(len(out)), self._position, sums, add.scale[self._counted], out)
         return out
 
-    def _backward(
-        self, z: np.ndarray, decay: float, coefficients: tuple[Values, Values], scale: np.ndarray, workers: Workers
-    ) -> np.ndarray:
+    def _backward(self, z: np.ndarray, add: Sums, workers: Workers) -> np.ndarray:
         self.visited(1)
         sums = np.zeros(len(self._items))
-        kernels.add_at(self._position, z, scale, sums)
-        arguments = (self._sequences.arrays[0], decay, self._last, *coefficients, sums)
+        kernels.add_at(self._position, z, add.scale[self._counted], sums)
+        arguments = (self._sequences.arrays[0], add.decay, add.last, add.enter, add.leave, sums)
         workers.run(kernels.running_back, self._sequences.ranges(workers), *arguments)
         return self._by_item.apply(columns.multiply, sums, workers).astype(z.dtype, copy=False)

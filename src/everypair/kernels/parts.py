@@ -35,16 +35,40 @@ def add_levels(start, stop, codes, W, out):
 
 
 @leaf
-def _fade(decay, total):
+def add_runs(start, stop, first, bounds, vectors, out):
+    """From the vector of each run of rows; ``vectors[0]`` is that of run ``first``, which row ``start`` is in."""
+    r = start
+    for v in vectors:
+        first += 1
+        while r < min(bounds[first], stop):
+            total = out[r - start]
+            for f in range(len(total)):
+                total[f] += v[f]
+            r += 1
+
+
+@leaf
+def add_half_norms(start, stop, vectors, out):
+    """``out += |vectors|^2 / 2`` for rows ``start:stop``, the first of which has the first vector."""
+    for r in range(start, stop):
+        total = np.float64(0.0)
+        for x in vectors[r - start]:
+            total += np.float64(x) * x
+        out[r] += 0.5 * total
+
+
+@leaf
+def _run_on(total, decay, enters, gone, leaves):
     for f in range(len(total)):
-        total[f] *= decay
+        total[f] = decay * total[f] + (enters[f] - gone * leaves[f])
 
 
 @kernel
 def add_history(start, stop, items, begin, end, scale, decay, last, W, out):
     """From the past ``items[begin:end]`` of each row, or the last few of it, fading by ``decay``: a running sum of vectors.
 
-    It runs on from row to row while they follow each other in a sequence, and starts anew where they do not.
+    ``scale`` is that of a past of 0, 1, 2, ... events. The sum runs on from row to row while they follow each other in a sequence,
+    and starts anew where they do not.
     """
     total = np.zeros(W.shape[1], np.float64)
     gone = decay**last
@@ -55,10 +79,10 @@ def add_history(start, stop, items, begin, end, scale, decay, last, W, out):
             sequence, first = begin[r], max(begin[r], end[r] - last)
             p = first
         while p < end[r]:
-            if decay < 1.0:
-                _fade(decay, total)
-            _add(1.0, W[items[p]], total)
+            enters = W[items[p]]
             if p - last >= first:
-                _add(-gone, W[items[p - last]], total)
+                _run_on(total, decay, enters, gone, W[items[p - last]])
+            else:
+                _run_on(total, decay, enters, 0.0, enters)
             p += 1
-        _add(scale[r], total, out[r - start])
+        _add(scale[min(end[r] - begin[r], last)], total, out[r - start])

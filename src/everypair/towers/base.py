@@ -131,6 +131,11 @@ class Tower(ABC):
         """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the parameters of now."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
+    def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray | None:
+        """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are :attr:`kept`: where it costs no
+        more than a single dimension."""
+        return None
+
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function from numbers of rows of the fit to their ``phi``: computed for them alone where the tower can."""
         if self.rows.has_rows:

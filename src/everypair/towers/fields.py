@@ -122,8 +122,9 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
     step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
     :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So: a direction from conjugate gradients
-    on the linearised problem (:math:`r = 0`), and along it the exact minimum of the loss, a polynomial of degree four in t.
-    The objective never rises.
+    on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with themselves are left in, and a row is a
+    quadratic in u alone), and along it the exact minimum of the loss, a polynomial of degree four in t. The objective never
+    rises.
     """
     if isinstance(field, LevelsField) and field.by_row:
         step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), last, solver.workers)
@@ -146,21 +147,20 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     _drop_unsupported_factors(field, w, penalty, state, workers)
     g_f, g_q, h_ff, h_fq, h_qq, phi = (state[j] for j in (G_F, G_Q, H_FF, H_FQ, H_QQ, PHI))
 
-    def adjoint(z_f: np.ndarray, z_q: np.ndarray) -> np.ndarray:
-        return field.multiply_transposed(z_f + phi * z_q, workers) - w * field.multiply_squared_transposed(z_q, workers)
+    curvature = np.maximum(h_ff + phi * (2 * h_fq + phi * h_qq), 0.0)
 
-    def apply(d: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    def apply(d: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray]]:
         u = field.multiply(d, workers)
-        p = phi * u - field.multiply_squared(w * d, workers)
-        return adjoint(h_ff * u + h_fq * p, h_fq * u + h_qq * p) + penalty * d, (u, p)
+        return field.multiply_transposed(curvature * u, workers) + penalty * d, (u,)
 
-    curvature = h_ff + 2 * phi * h_fq + phi * phi * h_qq
-    diagonal = field.multiply_squared_transposed(np.maximum(curvature, 0.0), workers) + penalty
-    gradient = adjoint(g_f, g_q) + penalty * w
+    diagonal = field.multiply_squared_transposed(curvature, workers) + penalty
+    slope = field.multiply_transposed(g_f + phi * g_q, workers)
+    gradient = slope - w * field.multiply_squared_transposed(g_q, workers) + penalty * w
     found = conjugate_gradients(apply, -gradient, diagonal)
     if found is None:
         return
-    direction, (u, p) = found
+    direction, (u,) = found
+    p = phi * u - field.multiply_squared(w * direction, workers)
     r = 0.5 * (u * u - field.multiply_squared(direction * direction, workers))
     t = solver.step_size * lowest(
         2 * (dot(g_f, u) + dot(g_q, p) + dot(penalty * w, direction)),

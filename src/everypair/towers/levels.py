@@ -9,7 +9,7 @@ import numpy as np
 
 from everypair.features import Compressed, Features, Field, LevelsField, with_none
 from everypair.feedback import Values
-from everypair.kernels import levels
+from everypair.kernels import levels, parts
 from everypair.parallel import Workers
 
 LENGTH = 4  # rows in a run, on average, from which runs are worth while
@@ -82,6 +82,20 @@ def spread_runs(stage: Stage, W: np.ndarray, out: np.ndarray, workers: Workers) 
     for (_, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
         table += np.pad(W[:, at], ((0, 0), (0, 1)))[:, codes]
     workers.run(levels.spread_runs, stage.runs.rows.ranges(workers), stage.runs.bounds, table, out)
+
+
+def add_rows(stage: Stage, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
+    """``out += X[start:stop] W`` for all fields of the stage; ``W`` has a row for each feature."""
+    if stage.runs is None or stop == start:
+        for field, at in stage.fields:
+            field.add_rows(start, stop, W[at], out)
+        return
+    bounds = stage.runs.bounds
+    first, last = np.searchsorted(bounds, start, side="right") - 1, np.searchsorted(bounds, stop)
+    vectors = np.zeros((last - first, W.shape[1]), W.dtype)
+    for (_, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
+        parts.add_levels(first, last, codes, W[at], vectors)
+    parts.add_runs(start, stop, first, bounds, vectors, out)
 
 
 def _long(edges: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ from everypair.rows import Rows
 from everypair.towers.base import Tower
 from everypair.towers.contribution import Contribution
 from everypair.towers.fields import Solver, step_linear_stage
-from everypair.towers.levels import Stage, columns_of, separately, spread_runs, stages
+from everypair.towers.levels import Stage, add_rows, columns_of, separately, spread_runs, stages
 from everypair.towers.site import Site
 from everypair.vectors import Part, Vectors, turn
 from everypair.view import View
@@ -63,8 +63,8 @@ class FeatureTower(Tower):
 
         def some(start: int, stop: int) -> np.ndarray:
             out = np.zeros((stop - start, last - first), W.dtype)
-            for field, at in columns_of(self.features):
-                field.add_rows(start, stop, W[at], out)
+            for stage in self._stages:
+                add_rows(stage, start, stop, W, out)
             return out
 
         return some
@@ -75,6 +75,10 @@ class FeatureTower(Tower):
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
+
+    def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray:
+        w = (coefficients[: len(self._W.value)] @ self._W.value).astype(self._W.value.dtype)
+        return project(self._stages, w[None], workers)[0]
 
     def factor(self, f: int, features: Features, workers: Workers) -> np.ndarray:
         """``X w_f``: one dimension of the factors."""

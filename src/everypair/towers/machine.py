@@ -17,6 +17,7 @@ from everypair import validation as check
 from everypair.features import Features, OnesField
 from everypair.kernels.columns import add_half_squares
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
+from everypair.kernels.parts import add_half_norms
 from everypair.parallel import Workers
 from everypair.rows import Rows
 from everypair.towers.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
@@ -83,8 +84,7 @@ class Machine(FeatureTower):
         out, factors = self._linear_terms(features, workers), super().parts(0, self.factors)
 
         def some(start: int, stop: int) -> None:
-            x = factors(start, stop).astype(np.float64)
-            out[start:stop] += 0.5 * np.einsum("cf,cf->c", x, x)
+            add_half_norms(start, stop, factors(start, stop), out)
 
         workers.chunks(features.n_rows, some)
         return out
