@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.computed import Computed
 from everypair.history import HistoryField, Window
-from everypair.parallel import SERIAL, Workers
+from everypair.parallel import SERIAL
 from everypair.solver import ICD
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
@@ -31,6 +31,8 @@ def columns(random: np.random.Generator) -> dict[str, Any]:
         "text": random.normal(size=(N, 3)),
         "history": HistoryField(items, np.array([0, 10, 20, 30, 30]), begin, end, 5, Window(4, 0.9, "sqrt")),
         "place": random.integers(0, 3, N),
+        "visit": np.repeat([0, 1, -1, 2, 3], 6),
+        "day": np.repeat([0, 1, 0], 10),
         "everywhere": ep.Levels(np.zeros(N, int), 1),
     }
 
@@ -38,7 +40,10 @@ def columns(random: np.random.Generator) -> dict[str, Any]:
 TOWERS = {
     "linear": Linear(4, "user", "tags", "text", "history"),
     "machine": Machine(3, "user", "tags", "text", "history"),
+    "linear in runs": Linear(4, "visit", "day", "user", "history"),
+    "machine in runs": Machine(3, "visit", "user"),
     "lookup": Lookup("user", Linear(4, "age", "country")),
+    "lookup of a machine": Lookup("user", Machine(3, "age", "country")),
     "sum": Sum(Embedding(4, "user"), Linear(4, "history"), Embedding(4)),
     "sum with a machine": Sum(Machine(2, "history", "user"), Linear(4, "tags")),
     "core": Core(Embedding(3, "user"), Embedding(2, "place"), factors=4),
@@ -50,21 +55,21 @@ TOWERS = {
 }
 
 
-def solver(tower: Tower, side: str, seed: int, workers: Workers = SERIAL, **options: Any) -> ICD:
+def solver(tower: Tower, side: str, seed: int, **options: Any) -> ICD:
     random = np.random.default_rng(seed)
     shape = (N, 8) if side == "context" else (8, N)
     cells = random.permutation(N * 8)[:60]
     feedback = ep.Feedback(cells // shape[1], cells % shape[1], shape=shape)
     described: Any = columns(random)
     other = Concat(Embedding(3, name="other"), Constant()) if isinstance(tower, Concat) else Embedding(tower.n_dims, name="other")
-    if isinstance(tower, Machine):
-        other = Machine(tower.factors, names=("w", "H") if side == "context" else ("b", "w", "H"))
+    if isinstance(tower, Machine) or (isinstance(tower, Lookup) and isinstance(tower.tower, Machine)):
+        other = Machine(tower.n_dims - 2, names=("w", "H") if side == "context" else ("b", "w", "H"))
     context, item = (tower, other) if side == "context" else (other, tower)
     model = ep.Separable(
         context=context, item=item, dtype="float64", regularization=0.1, random_state=seed, init_std=0.5, **options
     )
     given = (described, None) if side == "context" else (None, described)
-    return model._solver(feedback, *given, workers)
+    return model._solver(feedback, *given, SERIAL)
 
 
 @pytest.mark.parametrize("side", ["context", "item"])

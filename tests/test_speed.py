@@ -41,7 +41,7 @@ from everypair.experiments.speed import (
     threads,
     topn,
 )
-from everypair.experiments.speed.clock import Clock
+from everypair.experiments.speed.clock import Clock, per_epoch
 from everypair.experiments.speed.loss import Loss
 from everypair.experiments.speed.process import AbsentError, Remote
 from everypair.experiments.speed.setup import QUICK, Setup
@@ -131,7 +131,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "_python", lambda code, given="": "[]" if "json.dumps" in code else "0.5")
     monkeypatch.setattr(startup, "_help", lambda: 0.2)
     monkeypatch.setattr(cost, "compare", costs)
-    monkeypatch.setattr(startup, "SHAPE", data.Shape(20, 15, 60))
+    monkeypatch.setattr(data, "SMALL", data.Shape(20, 15, 60))
     for section, name, value in ((growth, "FACTORS", 2), (topn, "BEST", 2), (features, "EPOCHS", 1), (features.Best, "EPOCHS", 1)):
         monkeypatch.setattr(section, name, value)
 
@@ -183,6 +183,7 @@ def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
     matrix = data.generate(TINY.shape)
     data.write(matrix, tmp_path / "pairs")
     assert (data.read(tmp_path / "pairs") != matrix).nnz == 0
+    assert data.count(tmp_path / "pairs") == (*matrix.shape, matrix.nnz)
 
 
 @pytest.mark.full
@@ -287,7 +288,7 @@ def test_units_of_others(name: str, expected: dict[str, Any], libraries: dict[st
 
 
 @pytest.mark.usefixtures("peers")
-def test_matrix_factorization_beside_peers(tmp_path: Path) -> None:
+def test_matrix_factorization_beside_peers() -> None:
     with Setup(TINY, None, 1) as setup:
         (unit,) = mf.units(setup)
         found = unit.measure()
@@ -299,7 +300,7 @@ def test_matrix_factorization_beside_peers(tmp_path: Path) -> None:
         assert np.all(np.diff([objective for _, objective in peer["curve"]]) < 0)
         assert peer["curve"][-1][1] == pytest.approx(peer["objective"])
     assert len(found["ours"]["curve"]) in (3, 4)
-    told = mf.part([{"arguments": json.loads(json.dumps(unit.arguments)), "result": found}])
+    told = mf.part([{"arguments": through_json(unit.arguments), "result": found}])
     text = "\n".join(told.lines)
     assert "twin (the same)" in text
     assert "gone: a file of it is missing" in text
@@ -326,6 +327,26 @@ def test_features_and_recommending_beside_others(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(features.Runner, "_lightfm", Gone.__init__)
         assert everyone.measure()["left_out"] == {topn.IMPLICIT: "a file of it is missing"}
         assert list(epochs.measure()["left_out"]) == [features.LIGHTFM]
+
+
+@pytest.mark.usefixtures("local", "libraries")
+def test_who_is_not_asked_for_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contenders, "missing", lambda *names: None)
+    with Setup(TINY._replace(repeats=1), None, 1, only_peers=["cmfrec CG"]) as setup:
+        (everyone,), (epochs, _) = topn.units(setup), features.units(setup)
+        assert everyone.arguments["peers"] == ""
+        assert epochs.arguments["peers"] == features.LIGHTFM
+        assert everyone.measure()["left_out"] == {topn.IMPLICIT: "not asked for"}
+        assert epochs.measure()["left_out"] == {features.IMPLICIT: "not asked for"}
+
+
+@pytest.mark.usefixtures("local")
+def test_what_changes_a_result_tells_it_from_others() -> None:
+    def keys(section: Any, setup: Setup) -> list[dict[str, Any]]:
+        return [unit.arguments for unit in section.units(setup)]
+
+    assert keys(mf, Setup(TINY, None, 1)) != keys(mf, Setup(TINY._replace(epochs=4), None, 1))
+    assert keys(memory, Setup(TINY, None, 1)) != keys(memory, Setup(TINY, None, 2))
 
 
 def test_jobs_and_answers_are_lines() -> None:
@@ -356,7 +377,8 @@ def test_the_ratio_is_that_of_medians_and_only_of_what_was_reached() -> None:
     assert mf.target({**entry, "result": {"pairs": 800_000}}) == 1 / 3
 
 
-def test_goals_that_are_not_reached_and_runs_that_take_long(peers: None, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("peers")
+def test_goals_that_are_not_reached_and_runs_that_take_long(tmp_path: Path) -> None:
     data.write(data.generate(TINY.shape), tmp_path / "pairs")
     contestant = mf.Contestant(contenders.OURS, str(tmp_path / "pairs"), 2, 1)
     found = contestant.reach({"easy": 1e9, "never": 0.0}, 2)["reached"]
@@ -538,6 +560,11 @@ def test_threads_that_are_tried() -> None:
     assert [threads.counts(n) for n in (1, 2, 3, 8)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8]]
 
 
+def test_seconds_of_an_epoch_leave_out_the_first() -> None:
+    assert per_epoch([5.0, 6.0, 8.0, 11.0]) == 2.0
+    assert per_epoch([5.0]) == 5.0
+
+
 def test_bytes_per_event() -> None:
     assert memory.per_event({"peak": 1_000, "bare": 300, "factors": 100, "events": 10}) == 60
 
@@ -570,7 +597,7 @@ def test_conventional_costs_are_those_of_the_experiments(monkeypatch: pytest.Mon
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are told apart by /proc")
-def test_standard_output_of_libraries_does_not_disturb(tmp_path: Path) -> None:
+def test_standard_output_of_libraries_does_not_disturb() -> None:
     """What a library prints is no answer."""
     import subprocess
 

@@ -11,8 +11,9 @@ import everypair as ep
 from everypair.kernels import permute, rows, simd
 from everypair.kernels.jit import kernel
 from everypair.parallel import Workers
-from everypair.sweeping import Pairs, RowSweep, score
+from everypair.sweeping import RowSweep, score
 from everypair.vectors import Vectors
+from everypair.view import Observed
 
 seeds = st.integers(0, 10**6)
 dtypes = st.sampled_from([np.float32, np.float64])
@@ -107,7 +108,7 @@ def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, n_thre
             expected[row, f] -= (A[f] @ expected[row] - right[f]) / A[f, f]
     with Workers(n_threads, small=1) as workers:
         sweep = RowSweep(indptr, workers)
-        sweep(Pairs(indptr, i, a, b, scores), Vectors(rows=psi), J, weight, penalty, 1.0, 1e-12, W)
+        sweep(Observed(indptr, i, a, b, scores), Vectors(rows=psi), J, weight, penalty, 1.0, 1e-12, W)
         np.testing.assert_allclose(W, expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(scores, np.einsum("pf,pf->p", expected[c], psi[i]), rtol=1e-8, atol=1e-8)
         for own in (Vectors(rows=W), Vectors(dims=W.T.copy())):

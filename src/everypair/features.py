@@ -13,14 +13,14 @@ from everypair import validation as check
 from everypair.feedback import Values
 from everypair.kernels import columns, levels, parts
 from everypair.kernels.order import grouped
+from everypair.kernels.permute import take
 from everypair.parallel import SERIAL, Workers
 
 DENSE = 0.5  # share of entries that are not zero from which an array is kept as one
-RANGES, RANGE, LEVEL = (
-    16,
-    8_192,
-    8,
-)  # ranges of rows with sums by level of their own: at most, rows in each, and rows for each level
+# Ranges of rows with sums by level of their own: at most, rows in each at least, and rows for each level at least.
+RANGES = 16
+RANGE = 8_192
+LEVEL = 8
 
 
 @runtime_checkable
@@ -244,13 +244,12 @@ class LevelsField(Field):
     @cached_property
     def ranges(self) -> np.ndarray:
         """Bounds of ranges of rows that keep sums by level of their own: a matter of the data, not of the threads."""
-        rows, levels = self.shape
-        return np.linspace(0, rows, 1 + max(1, min(RANGES, rows // RANGE, rows // (LEVEL * max(levels, 1))))).astype(np.int64)
+        return np.linspace(0, self.shape[0], 1 + max(1, ranges_with_sums(*self.shape))).astype(np.int64)
 
     @property
     def by_row(self) -> bool:
         """Whether sums by level are best made row by row: with a level for every few rows, those of a range cost too much."""
-        return len(self.ranges) > 2 or self.shape[0] < 2 * RANGE
+        return ranges_with_sums(*self.shape) > 0
 
     def take(self, index: np.ndarray) -> LevelsField:
         """Some of the rows."""
@@ -269,12 +268,11 @@ class LevelsField(Field):
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         out = np.empty(self.shape[0], v.dtype)
-        workers.run(levels.take, workers.even(len(out)), self.codes, with_none(v), out)
+        workers.run(take, workers.even(len(out)), self.codes, with_none(v), out)
         return out
 
     def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
-        padded = np.concatenate([W, np.zeros((len(W), 1), W.dtype)], axis=1)
-        workers.run(levels.add_products, workers.even(self.shape[0]), self.codes, padded, out)
+        workers.run(levels.add_products, workers.even(self.shape[0]), self.codes, with_none(W, axis=1), out)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         parts.add_levels(start, stop, self.codes, W, out)
@@ -431,9 +429,17 @@ def _levels_of(field: SparseField) -> LevelsField | None:
     return LevelsField(codes, field.shape[1])
 
 
-def with_none(table: np.ndarray) -> np.ndarray:
+def ranges_with_sums(rows: int, levels: int) -> int:
+    """In how many ranges rows keep sums by level of their own; none where a level has too few rows for that to pay."""
+    found = min(RANGES, rows // RANGE, rows // (LEVEL * max(levels, 1)))
+    return max(found, 1) if found >= 2 or rows < 2 * RANGE else 0
+
+
+def with_none(table: np.ndarray, axis: int = 0) -> np.ndarray:
     """With a last entry that is zero: what rows without a level find."""
-    return np.concatenate([table, np.zeros_like(table, shape=(1, *table.shape[1:]))])
+    shape = list(table.shape)
+    shape[axis] = 1
+    return np.concatenate([table, np.zeros(shape, table.dtype)], axis=axis)
 
 
 def require_squares(features: Features) -> None:

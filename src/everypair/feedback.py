@@ -120,7 +120,7 @@ class Feedback:
             order = np.empty_like(by_item)
             stable_order(context, indptr, by_item, order)
             indices = item[order].astype(index, copy=False)
-            alpha, b = _take(alpha, order), _take(b, order)
+            alpha, b = values_at(alpha, order), values_at(b, order)
             covered = None if covered is None else covered[order]
         repeated = first_duplicate(indptr, indices)
         if repeated >= 0:
@@ -329,5 +329,6 @@ def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Va
     return check.reals(name, value, length, positive=positive)
 
 
-def _take(values: Values, order: np.ndarray) -> Values:
+def values_at(values: Values, order: np.ndarray | None) -> Values:
+    """Weights in another order; one weight for all stays as it is."""
     return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]

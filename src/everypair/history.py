@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.features import LEVEL, RANGE, RANGES, Compressed, Field
+from everypair.features import Compressed, Field, ranges_with_sums
 from everypair.kernels import columns, parts
 from everypair.kernels import history as kernels
 from everypair.kernels.order import grouped
@@ -94,15 +94,14 @@ class HistoryField(Field):
     def pasts(self) -> Pasts | None:
         """The rows sequence by sequence, for block steps on all of them: None where they are not in that order, or where there are
         too many items for ranges of sequences to have sums of their own."""
-        bounds, n = self._sequences.arrays[0], len(self._items) + len(self._end)
+        bounds, ranges = self._sequences.arrays[0], ranges_with_sums(len(self._items) + len(self._end), self.shape[1])
         sequence = np.searchsorted(bounds, self._begin, side="right") - 1
         longer = np.diff(self._end - self._begin) >= 0
-        ranges = min(RANGES, n // RANGE, n // (LEVEL * max(self.shape[1], 1)))
-        if not np.all((np.diff(sequence) > 0) | ((np.diff(sequence) == 0) & longer)) or (ranges < 2 <= n // RANGE):
+        if not ranges or not np.all((np.diff(sequence) > 0) | ((np.diff(sequence) == 0) & longer)):
             return None
         rows = np.searchsorted(sequence, np.arange(len(bounds)))
         work = bounds + rows
-        cuts = np.searchsorted(work, np.linspace(0, work[-1], max(ranges, 1) + 1)[1:-1])
+        cuts = np.searchsorted(work, np.linspace(0, work[-1], ranges + 1)[1:-1])
         count = (self._end - self._begin).astype(np.uint32)
         return Pasts(np.concatenate([[0], cuts, [len(bounds) - 1]]), bounds, rows, count, self._items.astype(np.uint32, copy=False))
 

@@ -44,13 +44,14 @@ def sweep_levels(
     ``implicit`` is the matrix of the implicit part where it is the same for all levels; else it is made of the contexts' own.
     False where what one level needs is too large to hold, its matrices or its pairs: nothing was done.
     """
-    parts = None if _longest(seen, groups, contexts) > LONGEST else _parts(seen, groups, contexts, W.dtype, workers)
+    too_long = len(seen.observed.indices) > LONGEST and _longest(seen, groups, contexts) > LONGEST
+    parts = None if too_long else _parts(seen, groups, contexts, W.dtype, workers)
     if parts is None:
         return False
-    k, dtype = W.shape[1], W.dtype
+    k, dtype, pairs = W.shape[1], W.dtype, seen.observed
     moving, psi = _padded(W, 1), _padded(seen.psi, 1)
     J, M = _padded(seen.J, 0, 1), _padded(seen.J if implicit is None else implicit, 0, 1)
-    a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (seen.a, seen.b))
+    a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
     for start, stop, table, codes in parts:
         inner = np.zeros((1, 1, 1), dtype)
         if implicit is None and table.ndim == 3:
@@ -58,7 +59,7 @@ def sweep_levels(
             inner = _in_chunks(lambda D: (D.astype(np.float64) @ J) @ np.swapaxes(D, 1, 2), table, (own, own), workers)
         workers.run(
             sweep, start + workers.split(groups[start : stop + 1] - groups[start]), groups, contexts,
-            seen.indptr, seen.indices, a, np.ndim(seen.a), b, np.ndim(seen.b), seen.scores, psi, table, inner, codes,
+            pairs.indptr, pairs.indices, a, np.ndim(pairs.a), b, np.ndim(pairs.b), pairs.scores, psi, table, inner, codes,
             seen.weight, M, implicit is not None, penalty, eta, tiny(dtype), moving,
         )  # fmt: skip
     W[...] = moving[:, :k]
@@ -67,7 +68,7 @@ def sweep_levels(
 
 def _longest(seen: Tangents, groups: np.ndarray, contexts: np.ndarray) -> int:
     """The most pairs that a level has."""
-    pairs = np.concatenate([[0], np.cumsum(np.diff(seen.indptr)[contexts])])
+    pairs = np.concatenate([[0], np.cumsum(np.diff(seen.observed.indptr)[contexts])])
     return int(np.diff(pairs[groups]).max(initial=0))
 
 
@@ -75,13 +76,14 @@ def _parts(seen: Tangents, groups: np.ndarray, contexts: np.ndarray, dtype: np.d
     """All levels at once where D_c is diagonal or matrices are few; else as many as have few; None where one has too many."""
     n, core = len(groups) - 1, seen.core
     if seen.table is None or seen.codes is None:
-        return iter([_Some(0, n, _padded(np.ones((1, seen.psi.shape[1]), dtype), 1), np.zeros(len(seen.indptr) - 1, np.int64))])
+        identity, n_rows = np.ones((1, seen.psi.shape[1]), dtype), len(seen.observed.indptr) - 1
+        return iter([_Some(0, n, _padded(identity, 1), np.zeros(n_rows, np.int64))])
     if core is None:
         return iter([_Some(0, n, _padded(seen.table, 1), seen.codes)])
     core = _padded(core, 1, 2).astype(dtype)
     most = LARGEST // (core[0].nbytes + core.shape[1] ** 2 * dtype.itemsize)  # D_c, and D_c J D_c'
     bounds = [0, n]
-    if len(np.unique(seen.codes)) > most:
+    if len(_occurring(seen.codes, len(seen.table))) > most:
         if np.diff(groups).max(initial=0) > most:
             return None
         bounds = [0]
@@ -96,11 +98,18 @@ def _with_matrices(seen: Tangents, core: np.ndarray, start: int, stop: int, cont
     assert seen.table is not None
     assert seen.codes is not None
     place = np.zeros(len(seen.table), np.int64)
-    occurring = np.unique(seen.codes[contexts] % len(seen.table))
+    occurring = _occurring(seen.codes[contexts], len(seen.table))
     place[occurring] = np.arange(len(occurring))
     flat = core.reshape(len(core), -1)
     table = _in_chunks(lambda v: (v @ flat).reshape(-1, *core.shape[1:]), seen.table[occurring], core.shape[1:], workers)
     return _Some(start, stop, table, place[seen.codes])
+
+
+def _occurring(codes: np.ndarray, n: int) -> np.ndarray:
+    """The levels that occur; -1 is the last."""
+    there = np.zeros(n, bool)
+    there[codes] = True
+    return np.flatnonzero(there)
 
 
 def _in_chunks(

@@ -25,14 +25,14 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from everypair.computed import Computed
-from everypair.feedback import Feedback, Values
+from everypair.feedback import Feedback, Values, values_at
 from everypair.kernels import pairs, rows
 from everypair.kernels.permute import put, take
 from everypair.parallel import Workers
 from everypair.rounding import NEVER, tiny
-from everypair.sweeping import Pairs, RowSweep, score
+from everypair.sweeping import RowSweep, score
 from everypair.vectors import Vectors
-from everypair.view import Tangents, View
+from everypair.view import Observed, Tangents, View
 
 LOSS_BLOCK = 65_536  # pairs per partial sum of the loss: fixed, so that it does not depend on the number of threads
 
@@ -75,7 +75,7 @@ class Objective:
         permutation = feedback.by_item.order
         self._sides = {
             "context": Side(self, "context", a, b, feedback.context_weight, listed),
-            "item": Side(self, "item", _permute(a, permutation), _permute(b, permutation), feedback.item_weight, True),
+            "item": Side(self, "item", values_at(a, permutation), values_at(b, permutation), feedback.item_weight, True),
         }
         self.finite = all(_finite(x, dtype) for side in self._sides.values() for x in (side._a, side._b, side._weight))
         self.vectors: dict[str, Vectors] = {}
@@ -218,7 +218,11 @@ class Side(View):
         return g, h
 
     def move(self, f: int, delta: np.ndarray) -> None:
-        self._advance(f, delta)
+        self.own.advance(f, delta, self.workers)
+        self.moved.add(f)
+        for q, product in self._tracked.items():
+            if np.ndim(product):
+                self.workers.run(pairs.add_scaled, self.workers.even(self.n_rows), self.gram[q, f], delta, product)
         self._run_pairs(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
@@ -253,14 +257,12 @@ class Side(View):
             return None
         self.own.forget()
         self._tracked.clear()
-        observed = self._indptr, self._indices, self._a, self._b, self._scores
-        return Tangents(*observed, self._other_rows(), self.gram, self._weight)
+        return Tangents(self._observed, self._other_rows(), self.gram, self._weight)
 
     def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
         if block_size == 1:
             self._sweep = self._sweep or RowSweep(self._indptr, self.workers)
-            observed = Pairs(self._indptr, self._indices, self._a, self._b, self._scores)
-            self._sweep(observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
+            self._sweep(self._observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
         else:
             rest = (self._weight, penalty, eta, self._tiny, W)
             self._run(
@@ -268,6 +270,10 @@ class Side(View):
             )  # fmt: skip
         self.own.become(W)
         return True
+
+    @property
+    def _observed(self) -> Observed:
+        return Observed(self._indptr, self._indices, self._a, self._b, self._scores)
 
     def _run(self, kernel: Any, *args: Any) -> None:
         self.workers.run(kernel, self._bounds, self._indptr, *args)
@@ -283,7 +289,7 @@ class Side(View):
             return self.other.dim(f)
         out = self._buffer(name, (len(self._indices),))
         if self._shown.get(name) != f:
-            self.workers.run(pairs.gather_pairs, self.workers.even(len(out)), self._indices, self.other.dim(f), out)
+            self.workers.run(take, self.workers.even(len(out)), self._indices, self.other.dim(f), out)
             self._shown[name] = f
         return out
 
@@ -296,14 +302,6 @@ class Side(View):
         out = self._buffer(name)
         self.own.combine(self.gram[f], out, self.workers)
         return out
-
-    def _advance(self, f: int, delta: np.ndarray) -> None:
-        ranges = self.workers.even(self.n_rows)
-        self.own.advance(f, delta, self.workers)
-        self.moved.add(f)
-        for q, product in self._tracked.items():
-            if np.ndim(product):
-                self.workers.run(pairs.add_scaled, ranges, self.gram[q, f], delta, product)
 
     def _along(self) -> np.ndarray:
         return self._buffer("along", (len(self._indices),))
@@ -326,7 +324,3 @@ def _finite(values: Values, dtype: np.dtype) -> bool:
     """Whether they are numbers in this precision."""
     with np.errstate(over="ignore"):
         return bool(np.all(np.isfinite(np.asarray(values).astype(dtype, copy=False))))
-
-
-def _permute(values: Values, order: np.ndarray | None) -> Values:
-    return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]

@@ -215,7 +215,7 @@ class ICD:
         """
         done = len(history)
         previous = history[-1].objective if history else self.finite_value().objective
-        with _compile_timer() as compiled, _ctrl_c() as interrupted, Progress(epochs, label) as progress:
+        with compile_timer() as compiled, _ctrl_c() as interrupted, Progress(epochs, label) as progress:
             progress.advance(done)
             for epoch in range(done + 1, epochs + 1):
                 began, compiled_before, complete = time.perf_counter(), compiled(), False
@@ -271,7 +271,7 @@ def _or_one(weight: np.ndarray | None) -> Any:
 
 
 @contextmanager
-def _compile_timer() -> Iterator[Callable[[], float]]:
+def compile_timer() -> Iterator[Callable[[], float]]:
     """A clock of the seconds spent compiling kernels, in any thread."""
     with event.install_timer("numba:compile", lambda _: None) as timer:
         yield lambda: timer.duration if timer.done else 0.0

@@ -7,7 +7,7 @@ of fixed size, whose sums are added up in their order: the bits do not depend on
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +16,9 @@ from everypair.kernels import rows
 from everypair.kernels.simd import LANES
 from everypair.parallel import Workers
 from everypair.vectors import Vectors
+from everypair.view import Observed
 
 FEW = 2_048  # rows whose vectors are computed, or padded, at a time
-
-
-class Pairs(NamedTuple):
-    """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    a: Values
-    b: Values
-    scores: np.ndarray
 
 
 class RowSweep:
@@ -55,7 +46,7 @@ class RowSweep:
 
     def __call__(
         self,
-        pairs: Pairs,
+        pairs: Observed,
         other: Vectors,
         J: np.ndarray,
         weight: Values,
@@ -81,7 +72,7 @@ class RowSweep:
             rest, rest_step = np.zeros(LANES, dtype), 0
             if coupled:
                 block[1 : 1 + stop - first, : stop - first] = beside[first:stop, first:stop]
-                rest, rest_step = self._product(W if k % LANES == 0 else moving[:, :k], beside[:, first:stop]), LANES
+                rest, rest_step = self._product(moving[:, :k], beside[:, first:stop]), LANES
             steps = (block, coupled, rest, rest_step, weight, penalty, eta, tiny, moving.reshape(-1), moving.shape[1], first)
             self._run_pieces_and_rows(pairs.indptr, indices, weights, psi, steps)
             if len(self._long):

@@ -14,8 +14,6 @@ from everypair.kernels.rows import add_squares
 from everypair.kernels.simd import LANES
 from everypair.parallel import Workers
 
-RUN = 2048  # rows whose products are summed in the precision of the vectors
-
 Part = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
 
@@ -139,19 +137,16 @@ class Vectors:
         self.dims_changed()
 
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
-        """``sum_c weight_c phi(c) phi(c)'``: sums over RUN rows in the precision of the vectors, added up in float64."""
+        """``sum_c weight_c phi(c) phi(c)'``: sums of ranges of rows in the precision of the vectors, added up in float64."""
         n, n_dims = self.shape
         part = self.parts(0, n_dims)
         root = None if np.ndim(weight) == 0 else np.sqrt(weight)
 
         def some(start: int, stop: int) -> np.ndarray:
-            total, rows = np.zeros((n_dims, n_dims)), part(start, stop)
+            rows = part(start, stop)
             if root is not None:
                 rows = rows * root[start:stop, None].astype(rows.dtype)
-            for at in range(0, len(rows), RUN):
-                x = rows[at : at + RUN]
-                total += x.T @ x
-            return total
+            return (rows.T @ rows).astype(np.float64)
 
         total = workers.sum(n, some)
         return weight * total if root is None else total

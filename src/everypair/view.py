@@ -13,19 +13,25 @@ from everypair.parallel import Workers
 from everypair.vectors import Vectors
 
 
-class Tangents(NamedTuple):
-    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
-
-    ``indptr, indices, a, b, scores`` are the observed pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and
-    ``weight`` is alpha0 m_c. Without a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal
-    matrix of v, or, if there is a ``core``, the matrix (own dimensions x those of psi) that is its product with v.
-    """
+class Observed(NamedTuple):
+    """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
 
     indptr: np.ndarray
     indices: np.ndarray
     a: Values
     b: Values
     scores: np.ndarray
+
+
+class Tangents(NamedTuple):
+    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
+
+    ``observed`` are the pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and ``weight`` is alpha0 m_c. Without
+    a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal matrix of v, or, if there is a
+    ``core``, the matrix (own dimensions x those of psi) that is its product with v.
+    """
+
+    observed: Observed
     psi: np.ndarray
     J: np.ndarray
     weight: Values

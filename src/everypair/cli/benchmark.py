@@ -65,7 +65,7 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
 @click.option("--only", multiple=True, type=click.Choice(SECTIONS), help="Only this section; may be repeated. By default all.")
 @click.option("--quick", is_flag=True, help="Small generated data: under a minute or two.")
 @click.option("--rows", multiple=True, help='Only this data set, such as "generated"; may be repeated.')
-@click.option("--peer", "peers", multiple=True, help='Only this contender, such as "implicit CG"; may be repeated.')
+@click.option("--peer", "peers", multiple=True, help='Only this contender of MF, such as "implicit CG"; may be repeated.')
 @click.option("--factors", multiple=True, type=click.IntRange(1), help="Dimensions k of MF; may be repeated.")
 @click.option("--repeats", type=click.IntRange(1), help="Runs of each, in turn.")
 @click.option("--threads", type=click.IntRange(1), default=2, show_default=True)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
-
-AT_ONCE = 1_024  # columns whose sums stay in the cache
+from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
 
 
 @leaf
@@ -47,6 +45,18 @@ def multiply_squared(start, stop, indptr, indices, values, v, out):
         out[r] = total
 
 
+@kernel
+def newton(w, j, gradient, curvature, l2, eta):
+    """The step on one weight that minimises ``2 gradient t + curvature t^2 + l2 (w + t)^2``, times ``eta``; a weight that nothing
+    depends on becomes zero. Returns how far it went."""
+    before = np.float64(w[j])
+    if curvature + l2 > 0.0:
+        w[j] = before - eta * (gradient + l2 * before) / (curvature + l2)
+    else:
+        w[j] = 0.0
+    return np.float64(w[j]) - before
+
+
 @leaf
 def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta):
     """Exact steps on the weights ``w_l`` of one dimension, one feature after the other (MFSI).
@@ -62,13 +72,7 @@ def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta)
             x = np.float64(pick(values, p))
             gradient += x * g[c]
             curvature += x * x * h[c]
-        l2 = pick(penalty, j)
-        before = np.float64(w[j])
-        if curvature + l2 > 0.0:
-            w[j] = before - eta * (gradient + l2 * before) / (curvature + l2)
-        else:
-            w[j] = 0.0
-        step = np.float64(w[j]) - before
+        step = newton(w, j, gradient, curvature, pick(penalty, j), eta)
         for p in range(indptr[j], indptr[j + 1]):
             c = rows[p]
             u = pick(values, p) * step
@@ -109,12 +113,7 @@ def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state
             size += x * x * (straight + abs(mixed))
         if curvature <= tiny * size:
             gradient, curvature = 0.0, 0.0
-        l2 = pick(penalty, j)
-        if curvature + l2 > 0.0:
-            w[j] = before - eta * (gradient + l2 * before) / (curvature + l2)
-        else:
-            w[j] = 0.0
-        step = np.float64(w[j]) - before
+        step = newton(w, j, gradient, curvature, pick(penalty, j), eta)
         for p in range(indptr[j], indptr[j + 1]):
             c = rows[p]
             x = np.float64(pick(values, p))

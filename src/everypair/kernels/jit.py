@@ -43,9 +43,15 @@ def _part(value, start, stop):  # pragma: no cover - runs inside the compiler
     return lambda value, start, stop: value
 
 
+def native(compiled: Any, plain: Any) -> Any:
+    """A leaf in LLVM's own terms; its plain twin where compilation is off, and where indices are to be checked: vector loads check
+    nothing."""
+    return kernel(plain) if numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK else compiled  # type: ignore[attr-defined]
+
+
 @leaf
 def fill(array, value):
-    """``array[:] = value`` for a vector or a matrix: an assignment to a slice takes ten times as long to compile."""
+    """``array[:] = value`` for a vector or a matrix, in loops: somewhat faster to compile than the assignment."""
     if array.ndim == 1:
         for j in range(len(array)):
             array[j] = value

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from everypair.kernels.columns import newton
 from everypair.kernels.jit import fill, kernel, leaf, pick
-from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI, gather
+from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
+from everypair.kernels.permute import gather
 
 MOMENTS = 9  # sums of a run: g_f; g_q times 1, p; h_ff; h_fq times 1, p; h_qq times 1, p, p^2
 
@@ -43,12 +45,6 @@ def spread_runs(start, stop, bounds, table, out):
         row, values = out[f], table[f]
         for r in range(start, stop):
             row[bounds[r] : bounds[r + 1]] = values[r]
-
-
-@leaf
-def take(start, stop, codes, v, out):
-    """``out = v[codes]``."""
-    gather(codes[start:stop], v, out[start:stop])
 
 
 @kernel
@@ -84,7 +80,9 @@ def step_linear_runs(codes, penalty, eta, sums, U, w, total):
     for r in range(len(codes)):
         total[codes[r], 0] += sums[r, 0] + sums[r, 1] * U[r]
         total[codes[r], 1] += sums[r, 1]
-    linear_steps(0, len(w), np.expand_dims(total, 0), penalty, eta, w, total[:, 0])
+    for j in range(len(w)):
+        total[j, 0] = newton(w, j, total[j, 0], total[j, 1], pick(penalty, j), eta)
+    total[len(w), 0] = 0.0
     for r in range(len(codes)):
         U[r] += total[codes[r], 0]
 
@@ -121,13 +119,7 @@ def linear_steps(start, stop, sums, penalty, eta, w, step):
         for r in range(len(sums)):
             gradient += sums[r, j, 0]
             curvature += sums[r, j, 1]
-        before = np.float64(w[j])
-        l2 = pick(penalty, j)
-        if curvature + l2 > 0.0:
-            w[j] = before - eta * (gradient + l2 * before) / (curvature + l2)
-        else:
-            w[j] = 0.0
-        step[j] = np.float64(w[j]) - before
+        step[j] = newton(w, j, gradient, curvature, pick(penalty, j), eta)
     if stop == len(w):
         step[stop] = 0.0
 
@@ -196,12 +188,7 @@ def step_machine_runs(codes, penalty, eta, tiny, moments, base, U, V, w, total):
                 total[j, 1] += straight + mixed
     for j in range(n):
         before = np.float64(w[j])
-        l2 = pick(penalty, j)
-        if total[j, 1] + l2 > 0.0:
-            w[j] = before - eta * (total[j, 0] + l2 * before) / (total[j, 1] + l2)
-        else:
-            w[j] = 0.0
-        total[j, 0] = np.float64(w[j]) - before
+        total[j, 0] = newton(w, j, total[j, 0], total[j, 1], pick(penalty, j), eta)
         total[j, 1] = before
     for r in range(len(codes)):
         j = codes[r]

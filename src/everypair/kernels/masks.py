@@ -6,19 +6,17 @@ Most runs of scores hold none that counts: a few vector comparisons say so, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from everypair.kernels.jit import kernel
+from everypair.kernels.jit import native
+from everypair.kernels.simd import LANES
 
 BITS = 64
-LANES = 16
 
 
 def reaching_plain(values, at, least):
@@ -93,7 +91,6 @@ def _count(typingctx, mask):  # pragma: no cover - compiled
     return signature, generate
 
 
-_vectors = not (numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
-reaching: Callable[..., Any] = _reaching if _vectors else kernel(reaching_plain)
-lowest: Callable[..., Any] = _lowest if _vectors else kernel(lowest_plain)
-count: Callable[..., Any] = _count if _vectors else kernel(count_plain)
+reaching = native(_reaching, reaching_plain)
+lowest = native(_lowest, lowest_plain)
+count = native(_count, count_plain)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import kernel, leaf, part, pick
+from everypair.kernels.permute import gather
 
 # The state of a row in a factorization machine, for a factor dimension f and the bias dimension q: half gradients, half
-# curvatures, phi_f, and how far phi_f and phi_q have moved.
+# curvatures, phi_f, and how far phi_f and phi_q have moved. Kernels that go along the rows have an array for each of these; where
+# rows are visited in any order, all of a row is in one place.
 G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, MOVE_F, MOVE_Q = range(8)
 
 AT_ONCE = 1_024  # rows whose numbers stay in the cache
@@ -147,19 +149,6 @@ def _slopes_by_event(lo, hi, a, b, scores, d, weight, product, curvature, tiny, 
         gradient = (pick(weights, c) * score[c] - pick(targets, c)) * d[c] + pick(shares, c) * pick(products, c)
         g[c] = gradient if kept else 0.0
         h[c] = explicit + implicit if kept else 0.0
-
-
-@leaf
-def gather_pairs(start, stop, indices, table, out):
-    """``out = table[indices]`` for pairs ``start:stop``."""
-    gather(indices[start:stop], table, out[start:stop])
-
-
-@leaf
-def gather(index, table, out):
-    """``out = table[index]``."""
-    for c in range(len(index)):
-        out[c] = table[index[c]]
 
 
 @leaf

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from everypair.kernels.jit import kernel
+from everypair.kernels.jit import kernel, leaf
 from everypair.kernels.simd import LANES
 
 
-@kernel
+@leaf
+def gather(index, values, out):
+    """``out[p] = values[index[p]]``."""
+    for p in range(len(index)):
+        out[p] = values[index[p]]
+
+
+@leaf
 def take(start, stop, order, values, out):
-    """``out[p] = values[order[p]]``."""
-    for p in range(start, stop):
-        out[p] = values[order[p]]
+    """``out[p] = values[order[p]]`` for p in ``start:stop``."""
+    gather(order[start:stop], values, out[start:stop])
 
 
 @kernel

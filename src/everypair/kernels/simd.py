@@ -8,17 +8,16 @@ The functions called ``..._plain`` say what each does; tests compare them, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, register_jitable
 
-from everypair.kernels.jit import kernel
+from everypair.kernels.jit import native
 
 LANES = 16
 HALF = LANES // 2
@@ -358,9 +357,7 @@ def _first(loop: Any) -> Iterator[Any]:  # pragma: no cover - compiled
         yield position
 
 
-# Where indices are to be checked, the plain twins are compiled instead: vector loads check nothing.
-_vectors = not (numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
-accumulate: Callable[..., None] = _accumulate if _vectors else kernel(accumulate_plain)
-update: Callable[..., None] = _update if _vectors else kernel(update_plain)
-steps: Callable[..., None] = _steps if _vectors else kernel(steps_plain)
-descend: Callable[..., None] = _descend if _vectors else kernel(descend_plain)
+accumulate = native(_accumulate, accumulate_plain)
+update = native(_update, update_plain)
+steps = native(_steps, steps_plain)
+descend = native(_descend, descend_plain)

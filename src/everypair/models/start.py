@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.feedback import Feedback, Values
+from everypair.feedback import Feedback, Values, values_at
 from everypair.kernels.parts import add_rows
 from everypair.parallel import Workers
 
@@ -25,8 +25,10 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, random: np.r
     indptr, indices, order = feedback.by_item
     bits = np.frombuffer(random.bytes(-(-n * factors // 8)), np.uint8)
     signs = np.unpackbits(bits, count=n * factors).reshape(n, factors).astype(dtype)
-    signs = (2 * signs - 1) * _balance(b, feedback.by_context.indptr).astype(dtype)[:, None]
-    weight = b if np.ndim(b) == 0 else np.asarray(b)[order]
+    signs *= 2
+    signs -= 1
+    signs *= _balance(b, feedback.by_context.indptr).astype(dtype)[:, None]
+    weight = values_at(b, order)
     out = np.zeros((m, factors), dtype)
 
     def some(start: int, stop: int) -> None:

@@ -6,7 +6,7 @@ r"""Tucker decomposition (Section 5.3.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -63,12 +63,17 @@ class Core(Modes):
 
     @property
     def has_parts(self) -> bool:
-        return all(isinstance(tower, Lookup) and not tower.kept for tower in self.towers)
+        """With three modes and more, each step needs all dimensions of all contexts."""
+        return len(self.towers) <= 2 and all(isinstance(tower, Lookup) for tower in self.towers)
 
     def parts(self, first: int, last: int) -> Part:
-        tables = [table_of(tower, self.rows, SERIAL) for tower in self.towers]
+        modes = [table_of(tower, self.rows, SERIAL) for tower in self.towers]
         B = np.ascontiguousarray(self._B.value[..., first:last])
-        return lambda start, stop: KronField(*zip(*((t, c[start:stop]) for t, c in tables), strict=True)).contract(B, SERIAL)
+        (table, codes), *others = modes
+        if others and 2 * len(table) * B.shape[1] <= self.rows.n:  # the first mode once for each level: half of phi at most
+            each = KronField([table], [np.arange(len(table))]).contract(B, SERIAL)
+            return lambda start, stop: _some(others, start, stop).contract(each, SERIAL, which=codes[start:stop])
+        return lambda start, stop: _some(modes, start, stop).contract(B, SERIAL)
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         kron = self._kron(rows, self.towers, workers)
@@ -176,19 +181,21 @@ class TangentView(DerivedView):
     def __init__(self, view: View, core: Core, mode: int) -> None:
         super().__init__(view)
         self._core, self._mode = core, mode
-        others = [tower for j, tower in enumerate(core.towers) if j != mode]
-        self._others = core._kron(core.rows, others, view.workers) if others else None
+        self._towers = [tower for j, tower in enumerate(core.towers) if j != mode]
         self._tangent: tuple[int, np.ndarray] = (-1, np.empty(0))
+
+    @cached_property
+    def _others(self) -> KronField | None:
+        return self._core._kron(self._core.rows, self._towers, self.workers) if self._towers else None
 
     def track(self, f: int) -> None:
         """No dimension of phi is that of the mode."""
 
     def tangents(self) -> Tangents | None:
         seen = self._view.tangents()
-        others = [tower for j, tower in enumerate(self._core.towers) if j != self._mode]
-        if seen is None or seen.table is not None or len(others) != 1:
+        if seen is None or seen.table is not None or len(self._towers) != 1:
             return None
-        table, codes = table_of(others[0], self._core.rows, self.workers)
+        table, codes = table_of(self._towers[0], self._core.rows, self.workers)
         return seen._replace(table=table, codes=codes, core=np.swapaxes(self._core._B.value, 0, 1 - self._mode))
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
@@ -216,6 +223,11 @@ class TangentView(DerivedView):
     def _joint(self, tangent: np.ndarray, at: int) -> np.ndarray:
         """How phi moves if the mode's dimensions from ``at`` on move along ``tangent``."""
         return reduce(np.add, (self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(tangent.shape[1])))
+
+
+def _some(modes: list[tuple[np.ndarray, np.ndarray]], start: int, stop: int) -> KronField:
+    """The features of a range of contexts."""
+    return KronField(*zip(*((table, codes[start:stop]) for table, codes in modes), strict=True))
 
 
 def _apply_to_axis(matrix: np.ndarray, tensor: np.ndarray, axis: int) -> np.ndarray:

@@ -16,12 +16,13 @@ from everypair.features import Field, LevelsField, OnesField, SparseField
 from everypair.feedback import Values
 from everypair.history import HistoryField
 from everypair.kernels import columns, levels
+from everypair.kernels.jit import part, pick
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.parallel import Workers
 from everypair.rounding import tiny
 from everypair.towers.block import conjugate_gradients, dot, lowest
 from everypair.towers.histories import by_sequence, step_linear_history, step_machine_history
-from everypair.towers.levels import Stage, penalty_part, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
+from everypair.towers.levels import Stage, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
 
 
 class Solver(NamedTuple):
@@ -51,7 +52,7 @@ def step_linear_stage(
         step_linear_runs(stage, w, penalty, g, h, delta, solver.step_size, solver.workers)
         return
     for field, at in stage.fields:
-        step_linear(field, w[at], penalty_part(penalty, at), g, h, delta, solver)
+        step_linear(field, w[at], part(penalty, at.start, at.stop), g, h, delta, solver)
 
 
 def step_linear(
@@ -101,7 +102,7 @@ def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tup
     """For a field that makes its columns as they are needed: each as a matrix of one column, its L2 weight, and its weight."""
     indptr, rows = np.array([0, field.shape[0]]), np.arange(field.shape[0])
     for j, x in enumerate(field.iterate_columns()):
-        yield (indptr, rows, x), penalty if np.ndim(penalty) == 0 else penalty[j], w[j : j + 1]  # type: ignore[index]
+        yield (indptr, rows, x), pick(penalty, j), w[j : j + 1]
 
 
 def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
@@ -110,7 +111,7 @@ def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.n
         step_machine_runs(stage, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
         return
     for field, at in stage.fields:
-        step_machine(field, w[at], penalty_part(penalty, at), state, solver, stage.last)
+        step_machine(field, w[at], part(penalty, at.start, at.stop), state, solver, stage.last)
 
 
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver, last: bool = False) -> None:

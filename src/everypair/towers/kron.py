@@ -23,20 +23,24 @@ class KronField(Field):
         self._tables, self._levels = tables, levels
         self.shape = (len(levels[0]), int(np.prod([table.shape[1] for table in tables])))
 
-    def contract(self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None) -> np.ndarray:
+    def contract(
+        self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None, which: np.ndarray | None = None
+    ) -> np.ndarray:
         """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes).
 
-        The first axis is contracted once for each level, unless there are more levels than contexts.
+        ``which``: where there are several tensors, one after the other, that of each context. With one tensor, the first axis is
+        contracted once for each level, unless there are more levels than contexts.
         """
         tables = self._tables if tables is None else tables
-        n, rest, last = self.shape[0], tensor.shape, len(tables) - 1
-        part: np.ndarray = np.ascontiguousarray(tensor)[None]
-        which = np.zeros(n, np.int64)
+        n, last, several = self.shape[0], len(tables) - 1, which is not None
+        part: np.ndarray = np.ascontiguousarray(tensor if several else tensor[None])
+        rest = part.shape[1:]
+        which = np.zeros(n, np.int64) if which is None else which
         for axis, (table, levels) in enumerate(zip(tables, self._levels, strict=True)):
             rest = rest[1:]
             width = int(np.prod(rest))
             part = part.reshape(len(part), table.shape[1], width)
-            by_level = axis == 0 and len(table) < n
+            by_level = axis == 0 and not several and len(table) < n
             m = len(table) if by_level else n
             out = np.empty((m, width), tensor.dtype)
             rows, of = (np.arange(m), np.zeros(m, np.int64)) if by_level else (levels, which)

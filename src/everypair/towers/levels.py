@@ -10,6 +10,7 @@ import numpy as np
 from everypair.features import Compressed, Features, Field, LevelsField, with_none
 from everypair.feedback import Values
 from everypair.kernels import levels, parts
+from everypair.kernels.jit import part
 from everypair.parallel import Workers
 
 LENGTH = 4  # rows in a run, on average, from which runs are worth while
@@ -80,7 +81,7 @@ def spread_runs(stage: Stage, W: np.ndarray, out: np.ndarray, workers: Workers) 
     assert stage.runs is not None
     table = np.zeros((len(W), len(stage.runs.bounds) - 1), W.dtype)
     for (_, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
-        table += np.pad(W[:, at], ((0, 0), (0, 1)))[:, codes]
+        table += with_none(W[:, at], axis=1)[:, codes]
     workers.run(levels.spread_runs, stage.runs.rows.ranges(workers), stage.runs.bounds, table, out)
 
 
@@ -110,10 +111,6 @@ def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
         start += field.shape[1]
 
 
-def penalty_part(penalty: Values, at: slice) -> Values:
-    return penalty if np.ndim(penalty) == 0 else penalty[at]  # type: ignore[index]
-
-
 def step_linear_runs(
     stage: Stage, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, eta: float, workers: Workers
 ) -> None:
@@ -123,7 +120,7 @@ def step_linear_runs(
     sums, U = np.empty((len(bounds) - 1, 2)), np.zeros(len(bounds) - 1)
     workers.run(levels.linear_runs, ranges, bounds, g, h, sums)
     for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
-        levels.step_linear_runs(codes, penalty_part(penalty, at), eta, sums, U, w[at], np.empty((field.shape[1] + 1, 2)))
+        levels.step_linear_runs(codes, part(penalty, at.start, at.stop), eta, sums, U, w[at], np.empty((field.shape[1] + 1, 2)))
     workers.run(levels.advance_linear_runs, ranges, bounds, U, g, h, delta)
 
 
@@ -156,7 +153,7 @@ def step_machine_runs(
     workers.run(levels.machine_runs, ranges, bounds, state, moments)
     for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
         total = np.empty((field.shape[1] + 1, 2))
-        levels.step_machine_runs(codes, penalty_part(penalty, at), eta, tiny, moments, base, U, V, w[at], total)
+        levels.step_machine_runs(codes, part(penalty, at.start, at.stop), eta, tiny, moments, base, U, V, w[at], total)
     workers.run(levels.advance_machine_runs, ranges, bounds, base, U, V, state)
 
 

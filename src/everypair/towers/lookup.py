@@ -93,6 +93,10 @@ class Lookup(Tower):
         return self.tower.has_parts
 
     @property
+    def kept(self) -> tuple[int, ...]:
+        return self.tower.kept
+
+    @property
     def by_levels(self) -> bool:
         return self.tower.sweeps_rows
 

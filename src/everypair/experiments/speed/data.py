@@ -16,7 +16,7 @@ DRAWS = 2_000_000  # at once
 
 
 class Shape(NamedTuple):
-    """Of generated data."""
+    """How large a set of pairs is, or is to be."""
 
     users: int
     items: int
@@ -24,6 +24,7 @@ class Shape(NamedTuple):
 
     @property
     def name(self) -> str:
+        """Of a generated set."""
         return f"generated, {self.pairs:,} pairs"
 
 
@@ -93,9 +94,14 @@ def published(folder: Path, table: str) -> sp.csr_matrix:
 
     pairs = pq.read_table(folder / table, columns=["user", "item"])
     (users, user), (items, item) = (np.unique(pairs[name].to_numpy(), return_inverse=True) for name in ("user", "item"))
-    matrix = sp.csr_matrix((np.ones(len(user), np.float32), (user, item)), shape=(len(users), len(items)))
+    return of_pairs(user, item, (len(users), len(items)))
+
+
+def of_pairs(user: np.ndarray, item: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
+    """A matrix of ones; pairs that repeat are one."""
+    matrix = sp.csr_matrix((np.ones(len(user), np.float32), (user, item)), shape=shape)
     matrix.sum_duplicates()
-    return ones(matrix.indptr, matrix.indices, len(items))
+    return ones(matrix.indptr, matrix.indices, shape[1])
 
 
 class Source(NamedTuple):
@@ -131,6 +137,12 @@ def read(folder: Path | str) -> Any:
     """What :func:`write` wrote: a matrix of ones."""
     indptr, indices, shape = (np.load(Path(folder) / f"{name}.npy") for name in ("indptr", "indices", "shape"))
     return ones(indptr, indices, int(shape[1]))
+
+
+def count(folder: Path | str) -> Shape:
+    """The size of what :func:`write` wrote, without reading all of it."""
+    users, items = np.load(Path(folder) / "shape.npy").tolist()
+    return Shape(users, items, len(np.load(Path(folder) / "indices.npy", mmap_mode="r")))
 
 
 def ones(indptr: np.ndarray, indices: np.ndarray, n_items: int) -> sp.csr_matrix:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import scipy.sparse as sp
 
 from everypair.data import Dataset
 from everypair.datasets import parquet, youtube_like
 from everypair.experiments.sources import ATTRIBUTES
-from everypair.experiments.speed.data import ones
+from everypair.experiments.speed.data import of_pairs
 
 
 def load(path: str | None, users: int, items: int) -> tuple[Dataset, tuple[str, ...]]:
@@ -22,7 +21,4 @@ def load(path: str | None, users: int, items: int) -> tuple[Dataset, tuple[str, 
 
 def pairs(dataset: Dataset) -> sp.csr_matrix:
     """Users and their items, as a matrix of ones."""
-    shape = dataset.n_users, dataset.n_items
-    matrix = sp.csr_matrix((np.ones(len(dataset), np.float32), (dataset.user, dataset.item)), shape=shape)
-    matrix.sum_duplicates()
-    return ones(matrix.indptr, matrix.indices, dataset.n_items)
+    return of_pairs(dataset.user, dataset.item, (dataset.n_users, dataset.n_items))

@@ -6,6 +6,7 @@ import importlib
 import itertools
 import statistics
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -140,34 +141,36 @@ def units(setup: Setup) -> list[Unit]:
     common = {"data": name, "threads": setup.threads}
     return [
         Unit(
-            {"what": "epochs", **common, "factors": sizes.feature_factors, "repeats": sizes.repeats, "peers": _peers()},
+            {"what": "epochs", **common, "factors": sizes.feature_factors, "repeats": sizes.repeats, "peers": _peers(setup)},
             lambda: measure(setup),
         ),
         Unit({"what": "best", **common, "factors": sizes.best_factors}, lambda: measure_best(setup)),
     ]
 
 
-def _missing() -> dict[str, str]:
-    libraries = {IMPLICIT: ("implicit", "implicit"), LIGHTFM: ("lightfm", "lightfm-next")}
-    return {kind: why for kind, names in libraries.items() if (why := contenders.missing(*names)) is not None}
+def _missing(setup: Setup) -> dict[str, str]:
+    """LightFM is no contender of matrix factorization, so nobody asks for it by name: it runs where it is installed."""
+    reasons = {IMPLICIT: setup.without(contenders.Implicit.name), LIGHTFM: contenders.missing("lightfm", "lightfm-next")}
+    return {kind: why for kind, why in reasons.items() if why is not None}
 
 
-def _peers() -> str:
-    return ", ".join(kind for kind in (IMPLICIT, LIGHTFM) if kind not in _missing())
+def _peers(setup: Setup) -> str:
+    absent = _missing(setup)
+    return ", ".join(kind for kind in (IMPLICIT, LIGHTFM) if kind not in absent)
 
 
 def measure(setup: Setup) -> dict[str, Any]:
     """All kinds, a process each, their runs in turn."""
     remotes: dict[str, Remote] = {}
-    absent, runs = _missing(), {}
+    absent, runs = _missing(setup), {}
     spent: dict[str, float] = {}
-    try:
+    with ExitStack() as stack:
         for kind in (IMPLICIT, OURS, *HISTORIES, LIGHTFM):
             if kind in absent:
                 continue
             arguments = {"kind": kind, "factors": setup.sizes.feature_factors, "threads": setup.threads, **setup.events}
             try:
-                remotes[kind] = Remote("features:Runner", 1 if kind == IMPLICIT else None, **arguments)
+                remotes[kind] = stack.enter_context(Remote("features:Runner", 1 if kind == IMPLICIT else None, **arguments))
                 remotes[kind].call("epochs", n=1)
                 runs[kind], spent[kind] = [], 0.0
             except AbsentError as error:
@@ -178,9 +181,6 @@ def measure(setup: Setup) -> dict[str, Any]:
                     seconds = remotes[kind].call("epochs", n=EPOCHS)
                     own.append(statistics.median(seconds))
                     spent[kind] += sum(seconds)
-    finally:
-        for remote in remotes.values():
-            remote.close()
     return {"epoch": runs, "left_out": absent}
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from everypair.experiments import cost
 from everypair.experiments.common import rounded
 from everypair.experiments.speed import data
+from everypair.experiments.speed.clock import per_epoch
 from everypair.experiments.speed.contenders import OURS
 from everypair.experiments.speed.part import Part, figure, spread
 from everypair.experiments.speed.pictures import Line, lines
@@ -56,22 +57,18 @@ def units(setup: Setup) -> list[Unit]:
 def measure(setup: Setup, shapes: list[data.Shape]) -> dict[str, Any]:
     """Seconds of an epoch for each shape, runs in turn."""
     remotes: list[tuple[dict[str, Any], Remote]] = []
-    try:
+    with ExitStack() as stack:
         for j, shape in enumerate(shapes):
             folder = setup.folder / f"growth{j}-{shape.users}-{shape.items}-{shape.pairs}"
             if not folder.exists():
                 data.write(data.generate(shape), folder)
-            entry = {"contexts": shape.users, "items": shape.items, "pairs": int(data.read(str(folder)).nnz), "seconds": []}
-            remote = Remote("mf:Contestant", name=OURS, pairs=str(folder), factors=FACTORS, threads=setup.threads)
-            remotes.append((entry, remote))
-            remote.call("begin")
+            entry = {"contexts": shape.users, "items": shape.items, "pairs": data.count(folder).pairs, "seconds": []}
+            arguments = {"name": OURS, "pairs": str(folder), "factors": FACTORS, "threads": setup.threads}
+            remotes.append((entry, stack.enter_context(Remote("mf:Contestant", **arguments))))
+            remotes[-1][1].call("begin")
         for _ in range(setup.sizes.repeats):
             for entry, remote in remotes:
-                stamps = remote.call("run", epochs=EPOCHS)["stamps"]
-                entry["seconds"].append(statistics.median(b - a for a, b in itertools.pairwise(stamps)))
-    finally:
-        for _, remote in remotes:
-            remote.close()
+                entry["seconds"].append(per_epoch(remote.call("run", epochs=EPOCHS)["stamps"]))
     return {"points": [entry for entry, _ in remotes]}
 
 
@@ -94,11 +91,11 @@ def part(entries: list[dict[str, Any]]) -> Part:
 
 
 def _tell_growth(told: Part, entry: dict[str, Any]) -> None:
-    points, grows = entry["result"]["points"], entry["arguments"]["what"] == PAIRS
+    points, grows, k = entry["result"]["points"], entry["arguments"]["what"] == PAIRS, entry["arguments"]["factors"]
     middle = [statistics.median(point["seconds"]) for point in points]
     first, last = points[0], points[-1]
     if grows:
-        told.say("An epoch of MF with k = 64 for more and more pairs of the same contexts and items:")
+        told.say(f"An epoch of MF with k = {k} for more and more pairs of the same contexts and items:")
         pairs = np.array([point["pairs"] for point in points], float)
         slope, fixed = np.polyfit(pairs, middle, 1)
         off = float(np.max(np.abs(np.polyval([slope, fixed], pairs) / middle - 1)))
@@ -121,16 +118,17 @@ def _tell_growth(told: Part, entry: dict[str, Any]) -> None:
     ]  # fmt: skip
     told.table(["pairs", "contexts x items", "million cells", "seconds per epoch", "nanoseconds per pair"], rows)
     if grows:
-        title = f"Seconds of an epoch of MF: {first['contexts']:,} x {first['items']:,}, k = {FACTORS}"
+        title = f"Seconds of an epoch of MF: {first['contexts']:,} x {first['items']:,}, k = {k}"
         measured = [(point["pairs"] / 1e6, seconds) for point, seconds in zip(points, middle, strict=True)]
         told.picture("cost-pairs", title, lines(title, "observed pairs, millions", "seconds", [Line(OURS, measured, thick=True)]))
 
 
 def _tell_conventional(told: Part, result: dict[str, Any]) -> None:
+    k, items = result["paper"][0]["factors"], result["paper"][0]["items"]
     told.say(
-        "Conventional coordinate descent visits every pair of the same factorization machine (k = 8, one thread, both compiled);",
-        "the rows with 68,000 items are extrapolated from the cost per operation that was measured (marked *). P: the item before,",
-        "A: attributes, U: the user, H: all items so far.",
+        f"Conventional coordinate descent visits every pair of the same factorization machine (k = {k}, one thread, both",
+        f"compiled); the rows with {items:,} items are extrapolated from the cost per operation that was measured (marked *).",
+        "P: the item before, A: attributes, U: the user, H: all items so far.",
     )
     rows = []
     for found in (*result["measured"], *result["paper"]):

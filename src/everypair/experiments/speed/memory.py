@@ -21,13 +21,12 @@ GIVEN = ("arrays", "matrix")
 class Maker:
     """Generated events, in a process whose memory goes away with it."""
 
-    def write(self, folder: str, users: int, items: int, pairs: int) -> int:
-        """As a matrix, and as arrays of users and items; their number."""
+    def write(self, folder: str, users: int, items: int, pairs: int) -> None:
+        """As a matrix, and as arrays of users and items."""
         matrix = data.generate(data.Shape(users, items, pairs))
         data.write(matrix, Path(folder))
         user = np.repeat(np.arange(users, dtype=np.int32), np.diff(matrix.indptr))
         np.save(Path(folder) / "user.npy", user)
-        return int(matrix.nnz)
 
 
 class Fit:
@@ -53,13 +52,8 @@ class Fit:
 def units(setup: Setup) -> list[Unit]:
     """Events as arrays, and as a matrix."""
     shape, factors = setup.sizes.memory, setup.sizes.memory_factors
-    return [
-        Unit(
-            {"users": shape.users, "items": shape.items, "events": shape.pairs, "factors": factors, "given": given},
-            lambda given=given: measure(setup, given),
-        )
-        for given in GIVEN
-    ]
+    common = {"users": shape.users, "items": shape.items, "events": shape.pairs, "factors": factors, "threads": setup.threads}
+    return [Unit({**common, "given": given}, lambda given=given: measure(setup, given)) for given in GIVEN]
 
 
 def measure(setup: Setup, given: str) -> dict[str, Any]:
@@ -69,10 +63,9 @@ def measure(setup: Setup, given: str) -> dict[str, Any]:
     if not folder.exists():
         with Remote("memory:Maker") as maker:
             maker.call("write", folder=str(folder), **shape._asdict())
-    events = len(np.load(folder / "indices.npy", mmap_mode="r"))
     with Remote("memory:Fit") as remote:
         arguments = {"given": given, "factors": factors, "threads": setup.threads, "users": shape.users, "items": shape.items}
-        return {"events": events, **remote.call("run", folder=str(folder), **arguments)}
+        return {"events": data.count(folder).pairs, **remote.call("run", folder=str(folder), **arguments)}
 
 
 def per_event(result: dict[str, Any]) -> float:

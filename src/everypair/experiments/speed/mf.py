@@ -6,13 +6,13 @@ all pairs, in float64, for everyone's factors, and computed beside the clock.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
+from contextlib import ExitStack
 from typing import Any
 
 from everypair.experiments.speed import contenders, data
-from everypair.experiments.speed.clock import Clock
+from everypair.experiments.speed.clock import Clock, per_epoch
 from everypair.experiments.speed.contenders import OURS, Factors, State
 from everypair.experiments.speed.loss import Loss
 from everypair.experiments.speed.part import Part, megabytes, numbered, slug, spread
@@ -105,34 +105,29 @@ class Contestant:
 
 def units(setup: Setup) -> list[Unit]:
     """Each set of pairs with each number of factors."""
+    sizes, peers = setup.sizes, ", ".join(setup.peers)
+    common = {"threads": setup.threads, "epochs": sizes.epochs, "repeats": sizes.repeats, "peers": peers}
     return [
-        Unit(
-            {"data": name, "factors": k, "threads": setup.threads, "repeats": setup.sizes.repeats, "peers": ", ".join(setup.peers)},
-            lambda name=name, k=k: measure(setup, name, k),
-        )
+        Unit({"data": name, "factors": k, **common}, lambda name=name, k=k: measure(setup, name, k))
         for name in setup.sources
-        for k in setup.sizes.factors
+        for k in sizes.factors
     ]
 
 
 def measure(setup: Setup, name: str, factors: int) -> dict[str, Any]:
     """All contenders on one set of pairs, a process each, their runs in turn."""
-    pairs, epochs = setup.matrix(name), setup.sizes.epochs
+    arguments = {"pairs": setup.matrix(name), "factors": factors, "threads": setup.threads}
     remotes: dict[str, Remote] = {}
     absent = dict(setup.missing_peers)
-    try:
+    with ExitStack() as stack:
         for contender in (*setup.peers, OURS):
             try:
                 blas = contenders.ALL[contender].blas
-                remotes[contender] = Remote(
-                    "mf:Contestant", blas, name=contender, pairs=pairs, factors=factors, threads=setup.threads
-                )
+                remotes[contender] = stack.enter_context(Remote("mf:Contestant", blas, name=contender, **arguments))
             except AbsentError as error:
                 absent[contender] = str(error)
-        return {**_race(remotes, epochs, setup.sizes.repeats, setup.sizes.patience), "left_out": absent, **_size(pairs)}
-    finally:
-        for remote in remotes.values():
-            remote.close()
+        found = _race(remotes, setup.sizes.epochs, setup.sizes.repeats, setup.sizes.patience)
+    return {**found, "left_out": absent, **data.count(setup.matrix(name))._asdict()}
 
 
 def _race(remotes: dict[str, Remote], epochs: int, repeats: int, patience: float) -> dict[str, Any]:
@@ -157,7 +152,9 @@ def _race(remotes: dict[str, Remote], epochs: int, repeats: int, patience: float
         found[name] = {
             "first": first[name],
             "seconds": [run["seconds"] for run in own],
-            "epoch": [_per_epoch(run["stamps"]) or (run["seconds"] - curve[0][0]) / max(epochs - 1, 1) for run in own],
+            "epoch": [
+                per_epoch(run["stamps"]) if run["stamps"] else (run["seconds"] - curve[0][0]) / max(epochs - 1, 1) for run in own
+            ],
             "memory": own[0]["memory"],
             "objective": own[0]["objective"],
             "curve": curve,
@@ -166,24 +163,12 @@ def _race(remotes: dict[str, Remote], epochs: int, repeats: int, patience: float
     own = runs[OURS]
     ours_found = {
         "first": first[OURS],
-        "epoch": [_per_epoch(run["stamps"]) for run in own],
+        "epoch": [per_epoch(run["stamps"]) for run in own],
         "memory": own[0]["memory"],
         "objective": own[0]["objective"],
         "curve": list(zip(own[0]["stamps"], own[0]["objectives"], strict=True)),
     }
     return {"epochs": epochs, "ours": ours_found, "peers": found}
-
-
-def _per_epoch(stamps: list[float]) -> float | None:
-    """The median of the seconds between ends of epochs; the first one, which begins with the matrix, left out."""
-    if len(stamps) < 2:
-        return stamps[0] if stamps else None
-    return statistics.median(b - a for a, b in itertools.pairwise(stamps))
-
-
-def _size(pairs: str) -> dict[str, int]:
-    matrix = data.read(pairs)
-    return {"users": matrix.shape[0], "items": matrix.shape[1], "pairs": int(matrix.nnz)}
 
 
 def ratio(peer: dict[str, Any]) -> float | None:

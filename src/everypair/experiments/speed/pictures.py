@@ -36,19 +36,16 @@ class Line(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What it shows, from where to where, and its ticks."""
+    """Where values are on it, and its ticks."""
 
-    label: str
     place: Callable[[float], float]  # from 0 to 1
     ticks: list[tuple[float, str]]
 
 
-def lines(
-    title: str, across: str, up: str, series: Sequence[Line], log: tuple[bool, bool] = (False, False), from_zero: bool = True
-) -> str:
-    """A picture of lines with marks."""
+def lines(title: str, across: str, up: str, series: Sequence[Line], log: tuple[bool, bool] = (False, False)) -> str:
+    """A picture of lines with marks; scales begin at 0 where they are linear."""
     xs, ys = ([point[j] for line in series for point in line.points] for j in (0, 1))
-    x, y = _axis(across, xs, log[0], from_zero, 0.0), _axis(up, ys, log[1], from_zero, 0.04)
+    x, y = _axis(xs, log[0], 0.0), _axis(ys, log[1], 0.04)
     parts = [
         STYLE,
         f'<g class="{NAME}">',
@@ -98,19 +95,16 @@ def _mark(kind: str, x: float, y: float, colour: str, told: str) -> str:
     return f'<polygon points="{" ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in corners)}" fill="{colour}">{title}</polygon>'
 
 
-def _axis(label: str, values: Sequence[float], log: bool, from_zero: bool, room: float) -> Axis:
-    low, high = min(values), max(values)
+def _axis(values: Sequence[float], log: bool, room: float) -> Axis:
     if log:
-        a, b = math.log10(low), math.log10(high)
+        a, b = math.log10(min(values)), math.log10(max(values))
         margin = max(0.03 * (b - a), 0.02) + room
         a, b = a - margin, b + margin
-        return Axis(label, lambda value: (math.log10(value) - a) / (b - a), _powers(a, b))
-    low = 0.0 if from_zero else low
-    high += 0.05 * (high - low or abs(high) or 1.0)
-    distance = pictures.step(high - low)
-    first = math.ceil(low / distance)
-    ticks = [(j * distance, f"{j * distance:,.10g}") for j in range(first, int(high / distance) + 1)]
-    return Axis(label, lambda value: (value - low) / (high - low), ticks)
+        return Axis(lambda value: (math.log10(value) - a) / (b - a), _powers(a, b))
+    high = 1.05 * max(values) or 1.0
+    distance = pictures.step(high)
+    ticks = [(j * distance, f"{j * distance:,.10g}") for j in range(int(high / distance) + 1)]
+    return Axis(lambda value: value / high, ticks)
 
 
 def _powers(a: float, b: float) -> list[tuple[float, str]]:

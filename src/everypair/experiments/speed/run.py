@@ -1,4 +1,4 @@
-"""Sections one after the other: what is kept is not measured again, and the report is written after each measurement."""
+"""Sections one after the other: what is kept is not measured again, and the report is written first and after each measurement."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def run(planned: Sequence[tuple[str, Unit]], out: Path, again: bool = False, wat
     """Measure what is not there yet; returns all that the file of results has."""
     store = Store(out.with_suffix("") / RESULTS)
     store.check()
+    report.write(store.content, out)
     for section, unit in planned:
         watch(f"{section}: {unit.title}")
         if again or store.find(section, unit.arguments) is None:
             store.keep(section, unit.arguments, unit.measure())
             report.write(store.content, out)
-    report.write(store.content, out)
     return store.content

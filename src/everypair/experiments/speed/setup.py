@@ -83,6 +83,10 @@ class Setup:
         self.peers = [name for name in peers if name not in self.missing_peers]
         self._written: dict[str, Path] = {}
 
+    def without(self, peer: str) -> str | None:
+        """Why a contender does not run, or None."""
+        return None if peer in self.peers else self.missing_peers.get(peer, "not asked for")
+
     def matrix(self, name: str) -> str:
         """The folder of a set of pairs, which is made when it is first needed."""
         if name not in self._written:

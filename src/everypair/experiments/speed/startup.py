@@ -16,9 +16,11 @@ from everypair.experiments.speed.part import Part, figure, spread
 from everypair.experiments.speed.process import Remote
 from everypair.experiments.speed.setup import Setup
 from everypair.experiments.speed.store import Unit
+from everypair.feedback import Feedback
+from everypair.models import FM, MF
+from everypair.solver import compile_timer
 
 MODELS = ("MF", "FM")
-SHAPE = data.Shape(2_000, 800, 40_000)
 COLD, WARM, IMPORT, HELP = 10.0, 1.0, 0.1, 0.3  # seconds, at most
 OWN = """
 import importlib, json, sys, time
@@ -46,21 +48,16 @@ class First:
 
     def fit(self, model: str) -> dict[str, float]:
         """Its seconds, from arrays to a fitted model, imports apart; and how many of them were spent compiling."""
-        from numba.core import event
-
-        import everypair as ep
-
         random = np.random.default_rng(0)
-        user, item = np.unique(random.integers(0, SHAPE[:2], (SHAPE.pairs, 2)), axis=0).T
-        with event.install_timer("numba:compile", lambda _: None) as timer:
+        user, item = np.unique(random.integers(0, data.SMALL[:2], (data.SMALL.pairs, 2)), axis=0).T
+        with compile_timer() as compiled:
             clock = Clock()
             if model == "MF":
-                ep.MF(factors=16, epochs=2).fit(ep.Feedback(user, item))
+                MF(factors=16, epochs=2).fit(Feedback(user, item))
             else:
-                feedback = ep.Feedback(np.arange(len(user)), item)
-                ep.FM(factors=16, epochs=2).fit(feedback, contexts={"user": user, "previous": np.roll(item, 1)})
-            seconds = clock.now()
-        return {"seconds": seconds, "compilation": timer.duration if timer.done else 0.0}
+                feedback = Feedback(np.arange(len(user)), item)
+                FM(factors=16, epochs=2).fit(feedback, contexts={"user": user, "previous": np.roll(item, 1)})
+            return {"seconds": clock.now(), "compilation": compiled()}
 
 
 def units(setup: Setup) -> list[Unit]:
@@ -108,8 +105,8 @@ def part(entries: list[dict[str, Any]]) -> Part:
     """Seconds, and what they should be at most."""
     told = Part("Start")
     told.say(
-        "Fresh processes. A first fit is one of two epochs on 40,000 pairs, from arrays to the fitted model: with an empty cache",
-        "of compiled kernels, then with the cache that it left.",
+        f"Fresh processes. A first fit is one of two epochs on {data.SMALL.pairs:,} pairs, from arrays to the fitted model: with",
+        "an empty cache of compiled kernels, then with the cache that it left.",
     )
     rows = []
     for entry in entries:

@@ -15,6 +15,7 @@ With |S| pairs, |C| contexts and |I| items:
 from __future__ import annotations
 
 import statistics
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -84,17 +85,15 @@ def measure(setup: Setup) -> dict[str, Any]:
     many, few = setup.sizes.tensor_factors
     remotes: dict[str, Remote] = {}
     found: dict[str, dict[str, Any]] = {}
-    try:
+    with ExitStack() as stack:
         for kind in KINDS:
             factors = few if kind == "Tucker" else many
-            remotes[kind] = Remote("tensors:Runner", kind=kind, factors=factors, threads=setup.threads, **setup.events)
+            arguments = {"kind": kind, "factors": factors, "threads": setup.threads, **setup.events}
+            remotes[kind] = stack.enter_context(Remote("tensors:Runner", **arguments))
             found[kind] = {**remotes[kind].call("run", epochs=1), "factors": factors, "seconds": []}
         for _ in range(setup.sizes.repeats):
             for kind, remote in remotes.items():
                 found[kind]["seconds"].append(remote.call("run", epochs=EPOCHS)["seconds"])
-    finally:
-        for remote in remotes.values():
-            remote.close()
     return found
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
+from contextlib import ExitStack
 from typing import Any
 
+from everypair.experiments.speed.clock import per_epoch
 from everypair.experiments.speed.contenders import OURS
 from everypair.experiments.speed.part import Part, figure, numbered, spread
 from everypair.experiments.speed.process import Remote
@@ -38,17 +39,13 @@ def measure(setup: Setup, name: str, factors: int) -> dict[str, Any]:
     pairs = setup.matrix(name)
     remotes: dict[int, Remote] = {}
     found: dict[int, list[float]] = {}
-    try:
+    with ExitStack() as stack:
         for n in counts(max(2, setup.threads)):
-            remotes[n] = Remote("mf:Contestant", name=OURS, pairs=pairs, factors=factors, threads=n)
+            remotes[n] = stack.enter_context(Remote("mf:Contestant", name=OURS, pairs=pairs, factors=factors, threads=n))
             remotes[n].call("begin")
         for _ in range(setup.sizes.repeats):
             for n, remote in remotes.items():
-                stamps = remote.call("run", epochs=EPOCHS)["stamps"]
-                found.setdefault(n, []).append(statistics.median(b - a for a, b in itertools.pairwise(stamps)))
-    finally:
-        for remote in remotes.values():
-            remote.close()
+                found.setdefault(n, []).append(per_epoch(remote.call("run", epochs=EPOCHS)["stamps"]))
     return {"epoch": [[n, seconds] for n, seconds in found.items()]}
 
 

@@ -7,6 +7,7 @@ import statistics
 import tempfile
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def units(setup: Setup) -> list[Unit]:
     """Gowalla where it is there, else the first of the sets."""
     name = data.GOWALLA if data.GOWALLA in setup.sources else next(iter(setup.sources))
     arguments = {"data": name, "factors": setup.sizes.top_factors, "threads": setup.threads, "repeats": setup.sizes.repeats}
-    there = contenders.left_out(contenders.Implicit) is None
+    there = setup.without(contenders.Implicit.name) is None
     return [Unit({**arguments, "peers": "implicit" if there else ""}, lambda: measure(setup, name))]
 
 
@@ -92,25 +93,22 @@ def measure(setup: Setup, name: str) -> dict[str, Any]:
     folder = setup.folder / "topn"
     folder.mkdir(exist_ok=True)
     arguments = {"pairs": setup.matrix(name), "factors": setup.sizes.top_factors, "threads": setup.threads, "vectors": str(folder)}
-    absent = {} if (why := contenders.left_out(contenders.Implicit)) is None else {IMPLICIT: why}
-    with Remote("topn:Ours", **arguments) as ours:
+    absent = {} if (why := setup.without(contenders.Implicit.name)) is None else {IMPLICIT: why}
+    with ExitStack() as stack:
+        ours = stack.enter_context(Remote("topn:Ours", **arguments))  # first: it writes the vectors
         remotes: dict[str, Remote] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
         if not absent:
             try:
-                remotes = {IMPLICIT: Remote("topn:Implicit", 1, **arguments), **remotes}
+                remotes = {IMPLICIT: stack.enter_context(Remote("topn:Implicit", 1, **arguments)), **remotes}
             except AbsentError as error:
                 absent[IMPLICIT] = str(error)
-        try:
-            for kind in (IMPLICIT, ARRAYS):
-                if kind in remotes:
-                    remotes[kind].call("run", kind=kind, keep=str(folder / f"{kind}.npy"))
-            runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in remotes}
-            for _ in range(setup.sizes.repeats):
-                for kind, remote in remotes.items():
-                    runs[kind].append(remote.call("run", kind=kind))
-        finally:
-            if IMPLICIT in remotes:
-                remotes[IMPLICIT].close()
+        for kind in (IMPLICIT, ARRAYS):
+            if kind in remotes:
+                remotes[kind].call("run", kind=kind, keep=str(folder / f"{kind}.npy"))
+        runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in remotes}
+        for _ in range(setup.sizes.repeats):
+            for kind, remote in remotes.items():
+                runs[kind].append(remote.call("run", kind=kind))
     return {
         "seconds": {kind: [run["seconds"] for run in own] for kind, own in runs.items()},
         "memory": {kind: max(run["memory"] for run in own) for kind, own in runs.items()},
