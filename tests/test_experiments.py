@@ -138,6 +138,7 @@ def test_the_report_needs_nothing_but_itself(results: dict[str, Any]) -> None:
     assert "Cold-start" in report.terminal(partial)
 
 
+@pytest.mark.full
 def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "QUICK", TINY)
     out = tmp_path / "new" / "report"
@@ -180,6 +181,7 @@ def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path, monkeyp
     assert "file" in done.output
 
 
+@pytest.mark.full
 def test_what_was_there_stays_until_all_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "QUICK", TINY)
     (tmp_path / "results.json").write_text("old")

@@ -181,6 +181,7 @@ def validated(split: Split, folder: Path | None, epochs: int, **options: Any) ->
     return make(epochs=epochs).fit(split.train, checkpoint=folder, **options)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("evaluate_every", [1, 2, 3])
 @pytest.mark.parametrize("patience", [1, 2, 99])
 def test_more_epochs_are_as_if_there_had_been_so_many(split: Split, tmp_path: Path, evaluate_every: int, patience: int) -> None:

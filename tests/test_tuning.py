@@ -49,6 +49,7 @@ def tried(tuning: Tuning) -> list[dict[str, Any]]:
     return tuning.trials.drop_columns(["seconds"]).to_pylist()
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_trials(dataset: ep.Dataset) -> None:
     first, again, other = tune(dataset, 12), tune(dataset, 12), tune(dataset, 12, seed=1)
     assert tried(first) == tried(again)
@@ -140,6 +141,7 @@ def test_default_spaces(dataset: ep.Dataset) -> None:
     assert default_space(template(), few)["factors"] == [2]
 
 
+@pytest.mark.full
 def test_pruned_trials_are_recorded(dataset: ep.Dataset) -> None:
     """Those that are worse than the median, after the first few; none of them is the best."""
     tuning = tune(dataset, 25, recommender=template(epochs=8), patience=8)
@@ -377,6 +379,7 @@ def test_a_failing_trial_is_an_error(dataset: ep.Dataset, tmp_path: Path) -> Non
         tune(dataset, 3, recommender=template(block_size=0), study=tmp_path / "study.db")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("trials", [1, 3, 25])
 def test_the_picture(trials: int, dataset: ep.Dataset, tmp_path: Path) -> None:
     """Well-formed, with nothing outside of it, a panel per setting and all trials in each; style of its own."""
