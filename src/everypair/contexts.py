@@ -125,6 +125,17 @@ class LevelField(IdField):
         return str(ids[code]) if code >= 0 else NONE
 
 
+class PreviousField(LevelField):
+    """The item before, or so many before."""
+
+    def __init__(self, back: int, n: int) -> None:
+        super().__init__("previous", "items", n)
+        self._back = back
+
+    def _codes(self, rows: Moments) -> np.ndarray:
+        return rows.previous(self._back)
+
+
 class PastField(IdField):
     """The history."""
 
@@ -234,15 +245,25 @@ class UserId(Recipe):
 
 @dataclass(frozen=True)
 class Previous(Recipe):
-    """The item before (P): a feature per item."""
+    """The item before (P): a feature per item.
 
+    Parameters
+    ----------
+    back : int
+        Which one: 1 for the last, 2 for the one before it, whose field is called "previous 2".
+    """
+
+    back: int = 1
     sides = ("context",)
+
+    def __post_init__(self) -> None:
+        check.integer("back", self.back, low=1)
 
     def changes(self, dataset: Dataset) -> bool:
         return True
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Field]]:
-        yield "previous", LevelField("previous", "items", dataset.n_items)
+        yield "previous" if self.back == 1 else f"previous {self.back}", PreviousField(self.back, dataset.n_items)
 
 
 @dataclass(frozen=True)

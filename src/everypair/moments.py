@@ -149,10 +149,9 @@ class Moments:
         """The same with nothing but the attributes: nobody's id, and no past."""
         return replace(self, user=np.full_like(self.user, -1), end=self.begin)
 
-    @property
-    def previous(self) -> np.ndarray:
-        """The item before, -1 for none."""
-        return np.append(self.items, -1)[np.where(self.end > self.begin, self.end - 1, -1)]
+    def previous(self, back: int = 1) -> np.ndarray:
+        """The item before, or so many before; -1 for none."""
+        return np.append(self.items, -1)[np.where(self.end - back >= self.begin, self.end - back, -1)]
 
     def __len__(self) -> int:
         return len(self.user)

@@ -58,7 +58,7 @@ class Runner:
             self._feedback = Feedback(dataset.user, dataset.item, shape=shape, duplicates="sum")
             self._model: Any = MF(factors, **settings)
         else:
-            both = np.stack([dataset.user, Moments.of_events(dataset).previous + 1], axis=1)
+            both = np.stack([dataset.user, Moments.of_events(dataset).previous() + 1], axis=1)
             listed, context = np.unique(both, axis=0, return_inverse=True)
             self._feedback = Feedback(context.ravel(), dataset.item, shape=(len(listed), dataset.n_items), duplicates="sum")
             self._model = (PARAFAC if kind == "PARAFAC" else Tucker)(factors, **settings)
