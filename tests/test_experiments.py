@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -19,8 +16,7 @@ from logs import logs
 import everypair as ep
 from everypair.cli.shell import main
 from everypair.contexts import Description
-from everypair.evaluation import given as given_split
-from everypair.experiments import cost, published, report, reproduce
+from everypair.experiments import cost, report, reproduce
 from everypair.experiments.reproduce import QUICK
 from everypair.files import as_json
 from everypair.moments import Moments
@@ -227,78 +223,3 @@ def test_the_findings_of_the_paper_come_out(monkeypatch: pytest.MonkeyPatch) -> 
         scale,
     )
     assert [(finding["finding"], finding["why"]) for finding in found["findings"] if finding["verdict"] != "yes"] == []
-
-
-def published_folder(path: Path, row: published.Row) -> None:
-    """A split in the layout that the benchmark reads."""
-    random = np.random.default_rng(0)
-    pairs = np.unique(random.integers(0, [40, 30], (900, 2)), axis=0)
-    held = random.random(len(pairs)) < 0.2
-    (path / row.name).mkdir()
-    for name, part in (("train", pairs[~held]), ("test", pairs[held])):
-        pq.write_table(
-            pa.table({"user": part[:, 0].astype(np.int32), "item": part[:, 1].astype(np.int32)}),
-            path / row.name / f"{name}.parquet",
-        )
-    negatives = {"user": np.repeat(np.arange(40), 5), "item": random.integers(0, 30, 200), "rank": np.tile(np.arange(5), 40)}
-    pq.write_table(pa.table(negatives), path / row.name / "test_negatives.parquet")
-
-
-def test_the_benchmark_of_published_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [row._replace(factors=3, epochs=2) for row in published.ROWS]
-    monkeypatch.setattr(published, "ROWS", rows)
-    for row in rows:
-        published_folder(tmp_path, row)
-    out = tmp_path / "quality.json"
-    done = run("benchmark", "quality", "--data", str(tmp_path), "--trials", "2", "--out", str(out))
-    assert done.exit_code == 0, done.output
-    for result, row in zip(json.loads(out.read_text()), rows, strict=True):
-        assert result["row"] == row.name
-        assert set(result["metrics"]) == set(row.metrics)
-        assert len(result["tuning"]) == 2
-        for name, figures in row.published.items():
-            assert name in done.stdout
-            assert f"{figures[0]:.4f}" in done.stdout
-    told = run("benchmark", "quality", "--data", str(tmp_path), "--trials", "1", "--rows", rows[0].name, "--json")
-    assert [result["row"] for result in json.loads(told.stdout)] == [rows[0].name]
-
-
-def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
-    """Candidates are the user's negatives and what is relevant, and nothing else."""
-    row = published.ROWS[-1]
-    published_folder(tmp_path, row)
-    folder = tmp_path / row.name
-    split = given_split(folder / "train.parquet", folder / "test.parquet", tune_share=0.0)
-    table = pq.read_table(folder / "test_negatives.parquet")
-    lists = published.given_negatives(split.train, split.test, folder / "test_negatives.parquet")
-    negatives = {(u, i) for u, i in zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
-    for q, user in enumerate(split.test.user):
-        own = split.test.relevant[split.test.bounds[q] : split.test.bounds[q + 1]]
-        found = {split.train.items[code] for code in lists.items[lists.begin[q] : lists.end[q]]}
-        expected = {item for u, item in negatives if u == split.train.users[user]} & {
-            split.train.items[c] for c in range(split.train.n_items)
-        }
-        assert found == expected | {split.train.items[code] for code in own}
-    alike = published.like_the_test(split.train, split.test, 5, 0)
-    assert alike.candidates is not None
-    assert np.all(np.diff(alike.bounds) == 1)
-    for q, user in enumerate(alike.user):
-        listed = alike.candidates.items[alike.candidates.begin[q] : alike.candidates.end[q]]
-        own = split.train.item[split.train.bounds[user] : split.train.bounds[user + 1]]
-        held = split.test.relevant[split.test.bounds[q] : split.test.bounds[q + 1]]
-        assert alike.relevant[q] in set(listed) & set(held)
-        others = set(listed) - {alike.relevant[q]}
-        assert len(others) == min(5, split.train.n_items - len(set(own) | set(held)))
-        assert not others & (set(own) | set(held))
-
-
-@pytest.mark.full
-@pytest.mark.skipif("EVERYPAIR_DATA" not in os.environ, reason="EVERYPAIR_DATA does not name a folder of published splits")
-def test_a_published_row() -> None:
-    """With the settings that tuning found (see docs/log.md): above the NDCG@20 of ENMF."""
-    data = Path(os.environ["EVERYPAIR_DATA"])
-    row = published.choose(data, ["lcfn-movielens-1m"])[0]
-    split = given_split(data / row.name / "train.parquet", data / row.name / "test.parquet", tune_share=0.0)
-    model = ep.MF(128, unobserved_weight=0.162, regularization=0.0122, regularization_exponent=1.0, epochs=16)
-    found = ep.evaluation.evaluate(ep.Recommender(model).fit(split.train), split.test, ("ndcg@20",))
-    assert found["ndcg@20"] > row.published["ENMF (its readme)"][row.metrics.index("ndcg@20")]

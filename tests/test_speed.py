@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -18,32 +17,16 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from remotes import Local, through_json
 
 from everypair.cli import benchmark
 from everypair.cli.shell import main
 from everypair.experiments import cost
-from everypair.experiments.speed import (
-    contenders,
-    data,
-    features,
-    growth,
-    machine,
-    memory,
-    mf,
-    part,
-    pictures,
-    process,
-    report,
-    run,
-    startup,
-    store,
-    tensors,
-    threads,
-    topn,
-)
-from everypair.experiments.speed.clock import Clock, per_epoch
+from everypair.experiments.benchmark import machine, part, pictures, process, run, store
+from everypair.experiments.benchmark.clock import Clock, per_epoch
+from everypair.experiments.benchmark.process import AbsentError, Remote
+from everypair.experiments.speed import contenders, data, features, growth, memory, mf, sections, startup, tensors, threads, topn
 from everypair.experiments.speed.loss import Loss
-from everypair.experiments.speed.process import AbsentError, Remote
 from everypair.experiments.speed.setup import QUICK, Setup
 
 TINY = QUICK._replace(
@@ -89,31 +72,6 @@ class Gone(Twin):
         raise ImportError("a file of it is missing")
 
 
-def through_json(value: Any) -> Any:
-    return json.loads(json.dumps(value))
-
-
-class Local:
-    """As :class:`Remote`, in this process: what it is given and what it returns pass through JSON all the same."""
-
-    def __init__(self, target: str, blas: int | None = None, environment: Any = None, **arguments: Any) -> None:
-        module, _, name = target.partition(":")
-        try:
-            self._thing = getattr(importlib.import_module(f"{process.PACKAGE}.{module}"), name)(**through_json(arguments))
-        except ImportError as error:
-            raise AbsentError(str(error)) from error
-
-    def call(self, method: str, **arguments: Any) -> Any:
-        return through_json(getattr(self._thing, method)(**through_json(arguments)))
-
-    def close(self) -> None: ...
-
-    def __enter__(self) -> Local:
-        return self
-
-    def __exit__(self, *exc: object) -> None: ...
-
-
 def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> cost.Costs:
     """As they might come out."""
     problem = cost.Problem(events, 10, 8, events, 2 * events, events, 0)
@@ -124,7 +82,7 @@ def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> cost.Cos
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in this process, no other library installed, and commands that take no time."""
-    for section in report.SECTIONS.values():
+    for section in sections.SECTIONS.values():
         if hasattr(section, "Remote"):
             monkeypatch.setattr(section, "Remote", Local)
     monkeypatch.setattr(contenders, "missing", lambda *names: ABSENT)
@@ -201,7 +159,7 @@ def test_everyone_minimises_the_same_loss(name: str, tmp_path: Path) -> None:
 
     least = ours(*loss)
     arguments = {"name": name, "pairs": str(tmp_path / "pairs"), "factors": k, "threads": 2, "loss": loss}
-    with Remote("mf:Contestant", contenders.PEERS[name].blas, **arguments) as remote:
+    with Remote("speed.mf:Contestant", contenders.PEERS[name].blas, **arguments) as remote:
         assert remote.call("run", epochs=80)["objective"] == pytest.approx(least, rel=1e-3)
     for unobserved, strength in ((0.1, 2.5), (0.1, 1.5), (0.12, 2.0), (0.08, 2.0)):
         assert ours(unobserved, strength) > least * (1 + 1e-3)
@@ -351,7 +309,7 @@ def test_what_changes_a_result_tells_it_from_others() -> None:
 
 def test_jobs_and_answers_are_lines() -> None:
     jobs = [
-        {"target": "loss:Loss", "arguments": {"strength": 3.0}},
+        {"target": "speed.loss:Loss", "arguments": {"strength": 3.0}},
         {"method": "_asdict", "arguments": {}},
         {"method": "nothing", "arguments": {}},
         {"target": "no_such_module:Thing", "arguments": {}},
@@ -439,7 +397,7 @@ def test_all_sections_without_any_other_library(tmp_path: Path, monkeypatch: pyt
     def fail(*args: Any) -> None:
         pytest.fail("it was measured already")
 
-    for section in report.SECTIONS.values():
+    for section in sections.SECTIONS.values():
         monkeypatch.setattr(section, "measure" if hasattr(section, "measure") else "imports", fail)
     again = CliRunner().invoke(
         main, ["benchmark", "speed", "--quick", "--out", str(out), "--only", "memory", "--only", "mf", "--json"]
@@ -450,22 +408,22 @@ def test_all_sections_without_any_other_library(tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_command_knows_all_sections() -> None:
-    assert tuple(report.SECTIONS) == benchmark.SECTIONS
+    assert tuple(sections.SECTIONS) == benchmark.SECTIONS
 
 
 @pytest.mark.full
 def test_processes_of_their_own(tmp_path: Path) -> None:
     """As it is run, with whatever is installed."""
     with Setup(TINY, None, 2) as setup:
-        planned = run.units(setup, ["mf", "topn", "memory"])
-        content = run.run(planned, tmp_path / "speed.md")
+        planned = sections.units(setup, ["mf", "topn", "memory"])
+        content = run.run(planned, run.store_of(tmp_path / "speed.md"), tmp_path / "speed.md")
     assert [entry["section"] for entry in content["results"]] == [section for section, _ in planned]
     assert "EveryPair" in (tmp_path / "speed.md").read_text()
     assert startup.imports(1)["help"][0] > 0
 
 
 def test_an_object_in_another_process() -> None:
-    with Remote("loss:Loss", blas=1, unobserved=0.25, strength=0.5) as remote:
+    with Remote("speed.loss:Loss", blas=1, unobserved=0.25, strength=0.5) as remote:
         assert remote.call("_asdict") == {"unobserved": 0.25, "strength": 0.5}
         with pytest.raises(RuntimeError, match="loss:Loss: AttributeError"):
             remote.call("nothing")
@@ -473,8 +431,8 @@ def test_an_object_in_another_process() -> None:
     with pytest.raises(AbsentError, match="no_such_module"):
         Remote("no_such_module:Thing")
     with pytest.raises(RuntimeError, match="TypeError"):
-        Remote("loss:Loss", wrong=1)
-    with Remote("loss:Loss") as remote:
+        Remote("speed.loss:Loss", wrong=1)
+    with Remote("speed.loss:Loss") as remote:
         remote._process.kill()
         with pytest.raises(RuntimeError, match="ended by itself"):
             remote.call("_asdict")
@@ -601,7 +559,7 @@ def test_standard_output_of_libraries_does_not_disturb() -> None:
     """What a library prints is no answer."""
     import subprocess
 
-    jobs = [{"target": "loss:Loss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
+    jobs = [{"target": "speed.loss:Loss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
     noisy = "loss.Loss._asdict = lambda self: os.system('echo noise')"
     code = f"import os; from {process.PACKAGE} import loss, process; {noisy}; process.main()"
     lines = "".join(json.dumps(job) + "\n" for job in jobs)

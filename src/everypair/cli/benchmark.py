@@ -17,6 +17,17 @@ def benchmark() -> None:
     """Compare with others: published results, and the speed of other libraries."""
 
 
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("report/benchmarks.md"),
+    show_default=True,
+    help="The report; pictures and results.json go to a folder of the same name beside it.",
+)
+AGAIN = click.option("--again", is_flag=True, help="Measure anew what results.json has already.")
+THREADS = click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
+
+
 @benchmark.command(epilog="Example: everypair benchmark quality --data DIR --rows lcfn-movielens-1m")
 @click.option(
     "--data",
@@ -25,35 +36,32 @@ def benchmark() -> None:
     help="Folder with a folder per data set.",
 )
 @click.option("--rows", multiple=True, help="Only these data sets; may be repeated. By default all that are there.")
-@click.option("--trials", type=click.IntRange(1), help="Settings tried per data set.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the figures to this JSON file.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--trials", type=click.IntRange(1), help="Settings tried for each model.")
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Fits with the settings found.")
+@THREADS
+@OUT
+@AGAIN
 @JSON
-def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | None, seed: int, as_json: bool) -> None:
-    """Published train/test splits: our figures beside published ones.
+def quality(
+    data: Path, rows: tuple[str, ...], trials: int | None, seeds: int, threads: int, out: Path, again: bool, as_json: bool
+) -> None:
+    """Published data sets: our figures beside published ones, and what each ingredient of a model brings.
 
-    Settings are tuned on a part held out of train; the test part is used once, for the figures printed.
+    Settings are tuned on data carved from what is trained on; the test part is used for the figures alone. Writes OUT (Markdown)
+    as `benchmark speed` does, into the same report. What is there already is not measured again.
     """
     from everypair.cli.output import tell
-    from everypair.experiments import published
-    from everypair.files import Results
+    from everypair.experiments.benchmark import report, run
+    from everypair.experiments.quality import results
+    from everypair.experiments.quality.rows import choose
     from everypair.progress import Progress
 
-    chosen = published.choose(data, rows)
-    written = None if out is None else Results(out)
-    results: list[dict[str, Any]] = []
-    try:
-        with Progress(published.steps(chosen, trials), "benchmark", unit="step") as progress:
-            for row in chosen:
-                if written is not None:
-                    written.keep(results)
-                results.append(published.run(row, data, trials, seed, progress.step))
-    except KeyboardInterrupt:
-        tell(results) if as_json else click.echo(published.terminal(results))
-        raise
-    if written is not None:
-        written.complete(results)
-    tell(results) if as_json else click.echo(published.terminal(results))
+    store = run.store_of(out)
+    units = results.units(results.Setup(data, choose(data, rows), trials, seeds, threads), store)
+    with Progress(len(units), "quality", unit="step") as progress:
+        content = run.run(units, store, out, again, progress.step)
+    tell(content) if as_json else click.echo(report.terminal(content, [results.SECTION]))
+    click.echo(f"Report: {out}", err=True)
 
 
 @benchmark.command(epilog="Example: everypair benchmark speed --quick; everypair benchmark speed --data DIR --only mf --factors 64")
@@ -68,16 +76,10 @@ def quality(data: Path, rows: tuple[str, ...], trials: int | None, out: Path | N
 @click.option("--peer", "peers", multiple=True, help='Only this contender of MF, such as "implicit CG"; may be repeated.')
 @click.option("--factors", multiple=True, type=click.IntRange(1), help="Dimensions k of MF; may be repeated.")
 @click.option("--repeats", type=click.IntRange(1), help="Runs of each, in turn.")
-@click.option("--threads", type=click.IntRange(1), default=2, show_default=True)
+@THREADS
 @click.option("--events", type=click.IntRange(1_000), help="Of the section on memory; by default 100 million, which need 10 GB.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=Path("report/speed.md"),
-    show_default=True,
-    help="The report; pictures and results.json go to a folder of the same name beside it.",
-)
-@click.option("--again", is_flag=True, help="Measure anew what results.json has already.")
+@OUT
+@AGAIN
 @JSON
 def speed(
     data: Path | None,
@@ -99,7 +101,8 @@ def speed(
     measured again: sections can be run one by one, and a run that was ended goes on.
     """
     from everypair.cli.output import tell
-    from everypair.experiments.speed import report, run
+    from everypair.experiments.benchmark import report, run
+    from everypair.experiments.speed import sections
     from everypair.experiments.speed.setup import FULL, QUICK, Setup
     from everypair.progress import Progress
 
@@ -110,8 +113,8 @@ def speed(
     with Setup(sizes, data, threads, rows, peers) as setup:
         for name, why in {**setup.missing_data, **setup.missing_peers}.items():
             click.echo(f"Left out: {name}: {why}.", err=True)
-        units = run.units(setup, only)
+        units = sections.units(setup, only)
         with Progress(len(units), "speed", unit="step") as progress:
-            content = run.run(units, out, again, progress.step)
-    tell(content) if as_json else click.echo(report.terminal(content))
+            content = run.run(units, run.store_of(out), out, again, progress.step)
+    tell(content) if as_json else click.echo(report.terminal(content, only or SECTIONS))
     click.echo(f"Report: {out}", err=True)

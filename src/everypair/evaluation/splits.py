@@ -193,7 +193,7 @@ class LeaveLast(Splitter):
         held = np.zeros(len(dataset), bool)
         held[last] = held[last - 1] = True
         train = dataset.subset(~held)
-        tune, test = _of_events(dataset, last - 1), _of_events(dataset, last)
+        tune, test = of_events(dataset, last - 1), of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
         notes = [f"{_count(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
         return Split("offline", train, tune, test, notes + _unmet(train, test))
@@ -239,7 +239,7 @@ class Cutoff(Splitter):
         parts = {"tune": np.flatnonzero(tuned), "test": np.flatnonzero(dataset.time >= second)}
         train, notes, made = dataset.subset(trained), [], {}
         for name, events in parts.items():
-            made[name] = _of_events(dataset, events)
+            made[name] = of_events(dataset, events)
             if self.sample is not None and check.integer("sample", self.sample, low=1) < len(events):
                 made[name] = made[name].sample(self.sample, self.seed)
                 notes.append(f"{name}: {len(events) - self.sample:,} of {len(events):,} events not evaluated: a sample is.")
@@ -357,7 +357,7 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
     return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_unmet(train, made[2])])
 
 
-def _of_events(dataset: Dataset, events: np.ndarray) -> Queries:
+def of_events(dataset: Dataset, events: np.ndarray) -> Queries:
     """A query per event."""
     moments = Moments.of_events(dataset, events)
     return Queries(moments, moments.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))

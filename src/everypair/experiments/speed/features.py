@@ -15,14 +15,14 @@ import scipy.sparse as sp
 from everypair.contexts import Attributes, Description, History, Previous, Recipe, UserId
 from everypair.data import Dataset
 from everypair.evaluation import EarlyStopping, LeaveLast, evaluate
+from everypair.experiments.benchmark.clock import Clock
+from everypair.experiments.benchmark.part import Part, figure, numbered, spread
+from everypair.experiments.benchmark.process import AbsentError, Remote
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import contenders, events
-from everypair.experiments.speed.clock import Clock
 from everypair.experiments.speed.data import ones
 from everypair.experiments.speed.loss import Loss
-from everypair.experiments.speed.part import Part, figure, numbered, spread
-from everypair.experiments.speed.process import AbsentError, Remote
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 from everypair.models import FM, MF, MFSI
 from everypair.moments import Moments
 from everypair.recommender import Recommender
@@ -170,7 +170,7 @@ def measure(setup: Setup) -> dict[str, Any]:
                 continue
             arguments = {"kind": kind, "factors": setup.sizes.feature_factors, "threads": setup.threads, **setup.events}
             try:
-                remotes[kind] = stack.enter_context(Remote("features:Runner", 1 if kind == IMPLICIT else None, **arguments))
+                remotes[kind] = stack.enter_context(Remote("speed.features:Runner", 1 if kind == IMPLICIT else None, **arguments))
                 remotes[kind].call("epochs", n=1)
                 runs[kind], spent[kind] = [], 0.0
             except AbsentError as error:
@@ -186,7 +186,7 @@ def measure(setup: Setup) -> dict[str, Any]:
 
 def measure_best(setup: Setup) -> dict[str, Any]:
     """One run."""
-    with Remote("features:Best", factors=setup.sizes.best_factors, threads=setup.threads, **setup.events) as remote:
+    with Remote("speed.features:Best", factors=setup.sizes.best_factors, threads=setup.threads, **setup.events) as remote:
         return remote.call("run")
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from everypair.experiments import cost
+from everypair.experiments.benchmark.clock import per_epoch
+from everypair.experiments.benchmark.part import Part, figure, spread
+from everypair.experiments.benchmark.pictures import Line, lines
+from everypair.experiments.benchmark.process import Remote
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.common import rounded
 from everypair.experiments.speed import data
-from everypair.experiments.speed.clock import per_epoch
 from everypair.experiments.speed.contenders import OURS
-from everypair.experiments.speed.part import Part, figure, spread
-from everypair.experiments.speed.pictures import Line, lines
-from everypair.experiments.speed.process import Remote
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 
 EPOCHS = 3
 FACTORS = 64
@@ -64,7 +64,7 @@ def measure(setup: Setup, shapes: list[data.Shape]) -> dict[str, Any]:
                 data.write(data.generate(shape), folder)
             entry = {"contexts": shape.users, "items": shape.items, "pairs": data.count(folder).pairs, "seconds": []}
             arguments = {"name": OURS, "pairs": str(folder), "factors": FACTORS, "threads": setup.threads}
-            remotes.append((entry, stack.enter_context(Remote("mf:Contestant", **arguments))))
+            remotes.append((entry, stack.enter_context(Remote("speed.mf:Contestant", **arguments))))
             remotes[-1][1].call("begin")
         for _ in range(setup.sizes.repeats):
             for entry, remote in remotes:
@@ -74,7 +74,7 @@ def measure(setup: Setup, shapes: list[data.Shape]) -> dict[str, Any]:
 
 def compare(events: int, catalogue: list[int], alone: int, repeats: int) -> dict[str, Any]:
     """Conventional CD and iCD."""
-    with Remote("growth:Conventional") as remote:
+    with Remote("speed.growth:Conventional") as remote:
         arguments = {"events": events, "catalogue": catalogue, "alone": alone, "factors": COST_FACTORS, "repeats": repeats}
         return remote.call("compare", **arguments)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from everypair.experiments.benchmark.clock import Clock
+from everypair.experiments.benchmark.part import Part, figure, megabytes, numbered
+from everypair.experiments.benchmark.process import Remote, forget_peak, memory, peak_memory
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import data
-from everypair.experiments.speed.clock import Clock
-from everypair.experiments.speed.part import Part, figure, megabytes, numbered
-from everypair.experiments.speed.process import Remote, forget_peak, memory, peak_memory
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 
 TARGET = 60.0  # bytes
 GIVEN = ("arrays", "matrix")
@@ -61,9 +61,9 @@ def measure(setup: Setup, given: str) -> dict[str, Any]:
     shape, factors = setup.sizes.memory, setup.sizes.memory_factors
     folder = setup.folder / "memory"
     if not folder.exists():
-        with Remote("memory:Maker") as maker:
+        with Remote("speed.memory:Maker") as maker:
             maker.call("write", folder=str(folder), **shape._asdict())
-    with Remote("memory:Fit") as remote:
+    with Remote("speed.memory:Fit") as remote:
         arguments = {"given": given, "factors": factors, "threads": setup.threads, "users": shape.users, "items": shape.items}
         return {"events": data.count(folder).pairs, **remote.call("run", folder=str(folder), **arguments)}
 

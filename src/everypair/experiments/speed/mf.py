@@ -11,15 +11,15 @@ import statistics
 from contextlib import ExitStack
 from typing import Any
 
+from everypair.experiments.benchmark.clock import Clock, per_epoch
+from everypair.experiments.benchmark.part import Part, megabytes, numbered, slug, spread
+from everypair.experiments.benchmark.pictures import Line, lines
+from everypair.experiments.benchmark.process import AbsentError, Remote, forget_peak, memory, peak_memory
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import contenders, data
-from everypair.experiments.speed.clock import Clock, per_epoch
 from everypair.experiments.speed.contenders import OURS, Factors, State
 from everypair.experiments.speed.loss import Loss
-from everypair.experiments.speed.part import Part, megabytes, numbered, slug, spread
-from everypair.experiments.speed.pictures import Line, lines
-from everypair.experiments.speed.process import AbsentError, Remote, forget_peak, memory, peak_memory
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 
 LONGEST = 4  # times as many epochs as the peers have, to reach their objectives
 EXACT = 1e-6  # relative: rounding of the objective that a fit in float32 reports
@@ -123,7 +123,7 @@ def measure(setup: Setup, name: str, factors: int) -> dict[str, Any]:
         for contender in (*setup.peers, OURS):
             try:
                 blas = contenders.ALL[contender].blas
-                remotes[contender] = stack.enter_context(Remote("mf:Contestant", blas, name=contender, **arguments))
+                remotes[contender] = stack.enter_context(Remote("speed.mf:Contestant", blas, name=contender, **arguments))
             except AbsentError as error:
                 absent[contender] = str(error)
         found = _race(remotes, setup.sizes.epochs, setup.sizes.repeats, setup.sizes.patience)

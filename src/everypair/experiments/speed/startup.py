@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from everypair.experiments.benchmark.clock import Clock
+from everypair.experiments.benchmark.part import Part, figure, spread
+from everypair.experiments.benchmark.process import Remote
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import data
-from everypair.experiments.speed.clock import Clock
-from everypair.experiments.speed.part import Part, figure, spread
-from everypair.experiments.speed.process import Remote
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 from everypair.feedback import Feedback
 from everypair.models import FM, MF
 from everypair.solver import compile_timer
@@ -96,7 +96,7 @@ def first_fits(model: str, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             for state in ("cold", "warm"):
-                with Remote("startup:First", environment={"NUMBA_CACHE_DIR": cache}) as remote:
+                with Remote("speed.startup:First", environment={"NUMBA_CACHE_DIR": cache}) as remote:
                     found[state].append(remote.call("fit", model=model))
     return found
 

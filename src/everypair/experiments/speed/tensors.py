@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from everypair.experiments.benchmark.part import Part, figure, numbered, spread
+from everypair.experiments.benchmark.process import Remote
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import events
-from everypair.experiments.speed.part import Part, figure, numbered, spread
-from everypair.experiments.speed.process import Remote
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 from everypair.feedback import Feedback
 from everypair.models import MF, PARAFAC, Tucker
 from everypair.moments import Moments
@@ -89,7 +89,7 @@ def measure(setup: Setup) -> dict[str, Any]:
         for kind in KINDS:
             factors = few if kind == "Tucker" else many
             arguments = {"kind": kind, "factors": factors, "threads": setup.threads, **setup.events}
-            remotes[kind] = stack.enter_context(Remote("tensors:Runner", **arguments))
+            remotes[kind] = stack.enter_context(Remote("speed.tensors:Runner", **arguments))
             found[kind] = {**remotes[kind].call("run", epochs=1), "factors": factors, "seconds": []}
         for _ in range(setup.sizes.repeats):
             for kind, remote in remotes.items():

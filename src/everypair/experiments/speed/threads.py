@@ -6,12 +6,12 @@ import statistics
 from contextlib import ExitStack
 from typing import Any
 
-from everypair.experiments.speed.clock import per_epoch
+from everypair.experiments.benchmark.clock import per_epoch
+from everypair.experiments.benchmark.part import Part, figure, numbered, spread
+from everypair.experiments.benchmark.process import Remote
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed.contenders import OURS
-from everypair.experiments.speed.part import Part, figure, numbered, spread
-from everypair.experiments.speed.process import Remote
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 
 EPOCHS = 4
 TARGET = 1.8  # times as fast on two threads
@@ -41,7 +41,7 @@ def measure(setup: Setup, name: str, factors: int) -> dict[str, Any]:
     found: dict[int, list[float]] = {}
     with ExitStack() as stack:
         for n in counts(max(2, setup.threads)):
-            remotes[n] = stack.enter_context(Remote("mf:Contestant", name=OURS, pairs=pairs, factors=factors, threads=n))
+            remotes[n] = stack.enter_context(Remote("speed.mf:Contestant", name=OURS, pairs=pairs, factors=factors, threads=n))
             remotes[n].call("begin")
         for _ in range(setup.sizes.repeats):
             for n, remote in remotes.items():

@@ -15,12 +15,12 @@ import numpy as np
 
 from everypair.answers import FewerItemsWarning
 from everypair.data import Dataset
+from everypair.experiments.benchmark.clock import Clock
+from everypair.experiments.benchmark.part import Part, figure, megabytes, numbered, spread
+from everypair.experiments.benchmark.process import AbsentError, Remote, forget_peak, memory, peak_memory
+from everypair.experiments.benchmark.store import Unit
 from everypair.experiments.speed import contenders, data
-from everypair.experiments.speed.clock import Clock
-from everypair.experiments.speed.part import Part, figure, megabytes, numbered, spread
-from everypair.experiments.speed.process import AbsentError, Remote, forget_peak, memory, peak_memory
 from everypair.experiments.speed.setup import Setup
-from everypair.experiments.speed.store import Unit
 from everypair.models import MF
 from everypair.recommender import Recommender
 
@@ -95,11 +95,11 @@ def measure(setup: Setup, name: str) -> dict[str, Any]:
     arguments = {"pairs": setup.matrix(name), "factors": setup.sizes.top_factors, "threads": setup.threads, "vectors": str(folder)}
     absent = {} if (why := setup.without(contenders.Implicit.name)) is None else {IMPLICIT: why}
     with ExitStack() as stack:
-        ours = stack.enter_context(Remote("topn:Ours", **arguments))  # first: it writes the vectors
+        ours = stack.enter_context(Remote("speed.topn:Ours", **arguments))  # first: it writes the vectors
         remotes: dict[str, Remote] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
         if not absent:
             try:
-                remotes = {IMPLICIT: stack.enter_context(Remote("topn:Implicit", 1, **arguments)), **remotes}
+                remotes = {IMPLICIT: stack.enter_context(Remote("speed.topn:Implicit", 1, **arguments)), **remotes}
             except AbsentError as error:
                 absent[IMPLICIT] = str(error)
         for kind in (IMPLICIT, ARRAYS):

@@ -1,4 +1,4 @@
-"""Pictures of the report: lines on linear or logarithmic scales. Each brings its own style and light background.
+"""Pictures of the report: lines on linear or logarithmic scales, and bars. Each brings its own style and light background.
 
 Colours are those of Okabe and Ito, which most people can tell apart; marks differ, too.
 """
@@ -35,6 +35,14 @@ class Line(NamedTuple):
     thick: bool = False
 
 
+class Bar(NamedTuple):
+    """A figure under a name."""
+
+    name: str
+    value: float
+    ours: bool
+
+
 class Axis(NamedTuple):
     """Where values are on it, and its ticks."""
 
@@ -64,6 +72,25 @@ def lines(title: str, across: str, up: str, series: Sequence[Line], log: tuple[b
     for j in reversed(range(len(series))):  # the first on top
         parts += _drawn(series[j], j, x, y)
     return pictures.svg(title, WIDTH, HEIGHT, [*parts, "</g>"])
+
+
+def bars(title: str, series: Sequence[Bar]) -> str:
+    """Figures beside each other, ours in a colour of their own."""
+    names, row, top = 250, 26, 40
+    height, longest = top + row * len(series) + 12, max(bar.value for bar in series)
+    parts = [
+        STYLE,
+        f'<g class="{NAME}">',
+        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
+        pictures.text(16, 25, "title", title),
+    ]
+    for j, bar in enumerate(series):
+        down, long = top + row * j, bar.value / longest * (WIDTH - names - 80)
+        colour = COLOURS[0] if bar.ours else COLOURS[1]
+        parts.append(pictures.text(names - 10, down + 16, "tick", pictures.shortened(bar.name, 12, names - 24)))
+        parts.append(f'<rect x="{names}" y="{down + 3}" width="{long:.1f}" height="{row - 8}" rx="2" fill="{colour}"/>')
+        parts.append(pictures.text(names + long + 8, down + 16, "value", f"{bar.value:.4f}"))
+    return pictures.svg(title, WIDTH, height, [*parts, "</g>"])
 
 
 def _drawn(line: Line, j: int, x: Axis, y: Axis) -> list[str]:

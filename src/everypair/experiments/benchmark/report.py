@@ -2,40 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from everypair.experiments.speed import features, growth, memory, mf, startup, tensors, threads, topn
-from everypair.experiments.speed.part import Part, verdict
+from everypair.experiments.benchmark.part import Part, verdict
+from everypair.experiments.quality import results as quality
+from everypair.experiments.speed.sections import SECTIONS as SPEED
 from everypair.files import write_atomically
 
-SECTIONS: dict[str, ModuleType] = {
-    "mf": mf,
-    "threads": threads,
-    "features": features,
-    "tensors": tensors,
-    "cost": growth,
-    "startup": startup,
-    "memory": memory,
-    "topn": topn,
-}
+SECTIONS: dict[str, ModuleType] = {quality.SECTION: quality, **SPEED}
 
-INTRODUCTION = """# How fast it is
+INTRODUCTION = """# Benchmarks
 
-Written by `everypair benchmark speed`; every figure comes from the run that it describes, and can be had again with
+How good it is beside published results, and how fast beside other libraries. Written by `everypair benchmark`; every figure comes
+from the run that it describes, and can be had again with
 
     pip install everypair implicit irspack cmfrec lightfm-next
+    everypair benchmark quality --data DIR --out {name}
     everypair benchmark speed --data DIR --out {name}
 
-`DIR` is a folder with the folders `lightgcn-gowalla` (train.parquet with columns user and item) and `movielens-1m`
-(interactions.parquet, users.parquet, items.parquet). Without it, generated data stand in for them. `--only` runs single sections,
-`--quick` a small version of all. `{folder}/results.json` keeps what was measured: a run with the same arguments goes on where the
-last one ended.
+`DIR` is a folder with a folder per data set: Parquet files `train` and `test`, or `interactions`, `users` and `items`. `--only` and
+`--rows` run parts of it, `benchmark speed --quick` a small version on generated data. `{folder}/results.json` keeps what was
+measured: a run with the same arguments goes on where the last one ended.
 
-Each contender has a process of its own, with the same data, loss, factors and number of threads, with its own best solver settings
-and with threads of BLAS as its project recommends. Runs of all contenders take turns. Figures are medians; in brackets are the
-smallest and the largest. Machines are noisy and differ: ratios within a run say more than seconds."""
+In sections on speed, each contender has a process of its own, with the same data, loss, factors and number of threads, with its
+own best solver settings and with threads of BLAS as its project recommends. Runs of all contenders take turns. Figures are medians;
+in brackets are the smallest and the largest. Machines are noisy and differ: ratios within a run say more than seconds."""
 
 
 def parts(content: dict[str, Any]) -> dict[str, Part]:
@@ -83,9 +77,9 @@ def write(content: dict[str, Any], out: Path) -> None:
     write_atomically(out, text)
 
 
-def terminal(content: dict[str, Any]) -> str:
-    """Tables as they are in the report, without pictures."""
+def terminal(content: dict[str, Any], sections: Sequence[str]) -> str:
+    """Tables of some sections as they are in the report, without pictures."""
     lines = []
-    for part in parts(content).values():
+    for part in (part for name, part in parts(content).items() if name in sections):
         lines += [part.title, "", *(line for line in part.lines if not line.startswith("![")), ""]
     return "\n".join(lines).rstrip()

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-PACKAGE = "everypair.experiments.speed"
+PACKAGE = "everypair.experiments"
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -25,12 +25,12 @@ class AbsentError(RuntimeError):
 
 
 class Remote:
-    """An object of this package in a fresh process.
+    """An object of an experiment in a fresh process.
 
     Parameters
     ----------
     target : str
-        Its class, ``"module:Class"`` within this package.
+        Its class, ``"speed.mf:Contestant"`` say, within the package of experiments.
     blas : int, optional
         Threads of BLAS, set before anything is imported; None: as the library has it.
     environment : mapping, optional
@@ -44,7 +44,11 @@ class Remote:
     ) -> None:
         variables = {**os.environ, **({} if blas is None else dict.fromkeys(BLAS, str(blas))), **(environment or {})}
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{PACKAGE}.process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+            [sys.executable, "-m", f"{PACKAGE}.benchmark.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=variables,
         )
         self._target = target
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from everypair.experiments.speed.machine import machine, versions
+from everypair.experiments.benchmark.machine import machine, versions
 from everypair.files import as_json, write_atomically
 
 Watch = Callable[[str], Any]

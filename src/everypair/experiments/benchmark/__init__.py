@@ -1,0 +1,1 @@
+"""What benchmarks share: results that are kept, processes that are measured, and the report."""

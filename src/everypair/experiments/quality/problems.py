@@ -1,0 +1,117 @@
+"""What each data set asks: what is tuned on, what is trained on in the end, and what it is judged by.
+
+Settings are chosen on data carved from what is trained on; the test part is looked at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from everypair.data import Dataset
+from everypair.datasets import parquet
+from everypair.evaluation import LeaveLast, Queries, Split, given
+from everypair.evaluation.splits import of_events
+from everypair.ranking import Lists
+
+NEGATIVES = 99  # of each query, where the published test has as many
+TUNE_SHARE = 0.1
+PART = "part of the split"
+
+
+class Problem(NamedTuple):
+    """``tuning``: what settings are chosen by. ``final``: what is trained on with them, and the test."""
+
+    tuning: Split
+    final: Split
+    exclude_seen: bool = True
+
+
+def pairs(folder: Path, seed: int) -> Problem:
+    """Published pairs to train on and to test on; a share of each user's training pairs is tuned on, and trained on in the end."""
+    tables = [pq.read_table(folder / f"{part}.parquet").select(["user", "item"]) for part in ("train", "test")]
+    return Problem(given(*tables, tune_share=TUNE_SHARE, seed=seed), given(*tables, tune_share=0.0))
+
+
+def pairs_with_negatives(folder: Path, seed: int) -> Problem:
+    """As :func:`pairs`, each test item ranked against the published negatives alone; what is tuned on is made alike."""
+    tuning, final, _ = pairs(folder, seed)
+    test = replace(final.test, candidates=given_negatives(final.train, final.test, folder / "test_negatives.parquet"))
+    tuning = replace(tuning, tune=like_the_test(tuning.train, tuning.tune, NEGATIVES, seed))
+    return Problem(tuning, replace(final, test=test))
+
+
+def sequences(folder: Path, seed: int) -> Problem:
+    """The last event of each user is the test. The one before it is tuned on, never trained on, and part of what is known then."""
+    split = LeaveLast().split(parquet(folder, timestamp="user_order"))
+    return Problem(split, split)
+
+
+def contexts(folder: Path, seed: int) -> Problem:
+    """Published events with features of their own: each event of the test is a query.
+
+    A share of the training events is tuned on, drawn at random. Where users come back to their items, those are ranked, too.
+    """
+    tables = [pq.read_table(folder / f"{part}.parquet") for part in ("train", "test")]
+    item_columns = [name for name in ("cost", "genre") if name in tables[0].column_names]
+    together = pa.concat_tables(tables)
+    number = np.repeat([0, 1], [table.num_rows for table in tables])
+    rest = together.drop_columns(item_columns).append_column(PART, pa.array(number))
+    items = _of_items(together, item_columns)
+    dataset = Dataset(rest, items=items) if items is not None else Dataset(rest)
+    number = dataset.event_table[PART].to_numpy()
+    dataset.event_table = dataset.event_table.drop_columns([PART])
+    tuned = (number == 0) & (np.random.default_rng(seed).random(len(dataset)) < TUNE_SHARE / 2)
+    test = of_events(dataset, np.flatnonzero(number == 1))
+    splits = [
+        Split("events", dataset.subset(trained), of_events(dataset, np.flatnonzero(tuned)), test)
+        for trained in ((number == 0) & ~tuned, number == 0)
+    ]
+    again = np.isin(dataset.pairs[number == 1], dataset.pairs[number == 0]).any()
+    return Problem(*splits, exclude_seen=not again)
+
+
+def _of_items(table: pa.Table, names: list[str]) -> pa.Table | None:
+    """What each item has in these columns of events: its first value."""
+    if not names:
+        return None
+    first = np.unique(table["item"].to_numpy(), return_index=True)[1]
+    return table.select(["item", *names]).take(pa.array(first))
+
+
+def given_negatives(dataset: Dataset, queries: Queries, path: Path) -> Lists:
+    """The published negatives of each query's user, and what was relevant."""
+    table = pq.read_table(path)
+    return _candidates(dataset, queries, dataset.users.codes(table["user"]), dataset.items.codes(table["item"]))
+
+
+def like_the_test(dataset: Dataset, queries: Queries, n: int, seed: int) -> Queries:
+    """As the published test is: one relevant item for each query, drawn from its own, and n others that the user does not have."""
+    random = np.random.default_rng(seed)
+    first = queries.bounds[:-1] + (random.random(len(queries)) * np.diff(queries.bounds)).astype(np.int64)
+    lists = []
+    for q, user in enumerate(queries.user):
+        own = dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]]
+        held = queries.relevant[queries.bounds[q] : queries.bounds[q + 1]]
+        others = np.setdiff1d(np.arange(dataset.n_items), np.concatenate([own, held]))
+        lists.append(random.choice(others, min(n, len(others)), replace=False))
+    single = replace(queries, bounds=np.arange(len(queries) + 1), relevant=queries.relevant[first])
+    users = np.repeat(queries.user, [len(items) for items in lists])
+    return replace(single, candidates=_candidates(dataset, single, users, np.concatenate(lists)))
+
+
+def _candidates(dataset: Dataset, queries: Queries, user: np.ndarray, item: np.ndarray) -> Lists:
+    """A list for each query: these items of its user, and its relevant ones, each once."""
+    place = np.full(dataset.n_users + 1, -1)
+    place[queries.user] = np.arange(len(queries))
+    known = (place[user] >= 0) & (item >= 0)
+    owner = np.repeat(np.arange(len(queries)), np.diff(queries.bounds))
+    keys = np.concatenate([place[user[known]] * dataset.n_items + item[known], owner * dataset.n_items + queries.relevant])
+    keys = np.unique(keys)
+    bounds = np.searchsorted(keys, np.arange(len(queries) + 1) * dataset.n_items)
+    return Lists(bounds[:-1], bounds[1:], keys % dataset.n_items)
