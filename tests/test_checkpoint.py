@@ -89,7 +89,9 @@ def cases() -> dict[str, Fit]:
     contexts = {"user": np.arange(n), "history": history_field(n, items), "text": random.normal(size=(n, 3))}
     found["FM with histories"] = lambda **passed: ep.FM(4, epochs=EPOCHS).fit(feedback, contexts, **passed)
     operator = LinearOperator((n, 2), lambda v: contexts["text"][:, :2] @ v, lambda z: contexts["text"][:, :2].T @ z)
-    found["MFSI with an operator"] = lambda **passed: ep.MFSI(4, epochs=EPOCHS).fit(feedback, {"x": operator}, **passed)
+    found["MFSI with an operator"] = lambda **passed: ep.MFSI(4, epochs=EPOCHS, regularization_exponent=0.0).fit(
+        feedback, {"x": operator}, **passed
+    )
     columns = {"user": random.integers(0, 5, n), "time": random.random(n), "kind": random.integers(-1, 4, n)}
     towers = {"context": Product(Sum(Bumps(3), Embedding(3, "user")), Embedding(3, "kind")), "item": Embedding(3)}
     found["towers with bumps"] = lambda **passed: ep.Separable(**towers, epochs=EPOCHS).fit(feedback, columns, **passed)
@@ -279,7 +281,9 @@ OTHER_NAMED = {"user": ep.Levels([0, 1, 0, 1], columns={"age": [0.1, 0.3]})}
 
 
 def mfsi(contexts: Any = COLUMNS, options: dict[str, Any] | None = None, feedback: Any = FEEDBACK, **passed: Any) -> TowerModel:
-    return ep.MFSI(2, epochs=2, **(options or {})).fit(feedback, contexts, **passed)
+    return ep.MFSI(2, **{"epochs": 2, "unobserved_weight": 0.01, "regularization_exponent": 0.0, **(options or {})}).fit(
+        feedback, contexts, **passed
+    )
 
 
 REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {

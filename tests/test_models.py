@@ -236,7 +236,8 @@ def test_fields_and_letters_have_their_own_regularization() -> None:
     fields = {"user": sp.eye_array(4), "kind": sp.csr_array(np.eye(2)[[0, 1, 0, 1]])}
 
     def l2(strengths: Any) -> tuple[float, dict[str, np.ndarray]]:
-        model = ep.FM(2, regularization=strengths, epochs=1, dtype="float64").fit(FEEDBACK, contexts=fields)
+        settings = {"regularization": strengths, "regularization_exponent": 0.0, "dtype": "float64"}
+        model = ep.FM(2, epochs=1, **settings).fit(FEEDBACK, contexts=fields)
         return model.history_[-1].l2, {letter: value**2 for letter, value in model.parameters_.items()}
 
     found, p = l2({"default": 0.5, "user": 0.1, "W.kind": 0.2, "b": 0.3, "H": 0.4})
@@ -319,3 +320,30 @@ def test_scores_of_some_rows_only(name: str) -> None:
     rows = np.array([2, 0, 2])
     np.testing.assert_allclose(model._side("context").lookup()(rows), model.phi_[rows], rtol=1e-12)
     np.testing.assert_allclose(model._side("item").lookup()(rows), model.psi_[rows], rtol=1e-12)
+
+
+@given(st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bool) -> None:
+    """All pairs together weigh ten times as much as those observed; the fit is that with the number."""
+    random = np.random.default_rng(seed)
+    context, item = np.nonzero(random.random((7, 5)) < 0.4)
+    if not len(context):
+        return
+    alpha = random.uniform(0.5, 2.0, len(context)) if weighted else 1.5
+    weights = {"context_weight": random.uniform(0.5, 2.0, 7), "item_weight": random.uniform(0.5, 2.0, 5)} if weighted else {}
+    feedback = ep.Feedback(context, item, 1.0, alpha, (7, 5), **weights)
+    total = np.broadcast_to(alpha, len(context)).sum()
+    m, n = feedback.weights()
+    expected = 10 * total / (m.sum() * n.sum())
+    feedback = feedback.merge_contexts(np.arange(7) // 2) if merged and not weighted else feedback
+    for cls in (ep.MF, ep.MFSI, ep.FM):
+        model = cls(2, epochs=2).fit(feedback)
+        assert model.unobserved_weight == "auto"
+        assert model.unobserved_weight_ == pytest.approx(expected, rel=1e-12)
+        same = cls(2, epochs=2, unobserved_weight=model.unobserved_weight_).fit(feedback)
+        np.testing.assert_array_equal(model.phi_, same.phi_)
+
+
+def test_a_weight_that_is_no_number() -> None:
+    with pytest.raises(ValueError, match="unobserved_weight must be a number or 'auto', got 'often'"):
+        ep.MF(2, unobserved_weight="often").fit(FEEDBACK)

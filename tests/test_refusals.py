@@ -284,7 +284,7 @@ def test_coview_contexts() -> None:
         ({"item_weight": [1e200] * 3}, {}, {}),
         ({}, {"unobserved_weight": 1e300}, {}),
         ({}, {}, {"contexts": np.full((3, 2), 1e39)}),
-        ({}, {}, {"contexts": {"op": aslinearoperator(np.full((3, 2), NAN))}}),
+        ({}, {"regularization_exponent": 0.0}, {"contexts": {"op": aslinearoperator(np.full((3, 2), NAN))}}),
     ],
 )
 def test_what_does_not_fit_into_the_precision(feedback: Any, options: Any, arguments: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -131,8 +133,11 @@ def test_rows_that_threads_share() -> None:
             np.testing.assert_array_equal(one.psi_, other.psi_)
             np.testing.assert_array_equal(one.phi_, other.phi_)
             assert [epoch[1:5] for epoch in one.history_] == [epoch[1:5] for epoch in other.history_]
-    whole = ep.MF(20, epochs=1, dtype="float64").fit(feedback)
-    held = ep.MF(20, epochs=1, dtype="float64", rotate=False).fit(feedback, fixed={"W": whole.phi_}, start={"H": whole.psi_})
+    plain: dict[str, Any] = {
+        "unobserved_weight": 0.01, "regularization": 0.01, "regularization_exponent": 0.0, "epochs": 1, "dtype": "float64",
+    }  # fmt: skip
+    whole = ep.MF(20, **plain).fit(feedback)
+    held = ep.MF(20, **plain, rotate=False).fit(feedback, fixed={"W": whole.phi_}, start={"H": whole.psi_})
     W, H = whole.phi_, whole.psi_.copy()
     for i in range(3):
         mine = item == i

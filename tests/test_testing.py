@@ -186,7 +186,7 @@ def test_large_vectors_leave_no_rounding_behind(alpha0: float) -> None:
             return {"rate": np.array(0.3), "w": np.full(rows.levels("user").n, 1e7)}
 
     feedback = ep.Feedback(np.arange(8), np.arange(8) % 3)
-    options: dict[str, Any] = {"unobserved_weight": alpha0, "regularization": 0.1, "epochs": 10}
+    options: dict[str, Any] = {"unobserved_weight": alpha0, "regularization": 0.1, "regularization_exponent": 0.0, "epochs": 10}
     model = ep.Separable(context=Huge(), item=Embedding(2), **options).fit(feedback, contexts=GROWTH)
     mf = ep.MF(2, **options).fit(feedback, start={"W": np.full((8, 2), 1e7), "H": np.ones((3, 2))})
     for fitted in (model, mf):

@@ -81,7 +81,6 @@ def test_shrinkage_is_l2_in_units_of_observed_pairs(dataset: ep.Dataset) -> None
     for row in tried(tune(dataset, 2)):
         expected = row["shrinkage"] / (1 + row["unobserved_weight"] * pairs)
         assert row["regularization"] == pytest.approx(expected, rel=0.02)
-        assert row["regularization_exponent"] == 1
     row = tried(tune(dataset, 1, space={"shrinkage": (0.1, 0.1)}, recommender=template(unobserved_weight=0.5)))[0]
     assert row["regularization"] == pytest.approx(0.1 / (1 + 0.5 * pairs), rel=0.01)
     assert "unobserved_weight" not in row

@@ -178,7 +178,7 @@ class VectorReader(Reader):
     def loss(self, side: str, others: np.ndarray) -> Loss:
         """As the rows of a side see it."""
         J, n = (self.item_gram, len(self.psi)) if side == "context" else (self.context_gram, self.n_contexts)
-        return Loss(others, J, float(n), float(self.model.unobserved_weight), float(self.model.regularization_exponent))
+        return Loss(others, J, float(n), self.model.unobserved_weight_, float(self.model.regularization_exponent))
 
     def stored(self) -> Stored:
         numbers = {f"{PARAMETER}{name}": p.value for tower in self.towers.values() for name, p in tower.parameters.items()}
@@ -187,6 +187,7 @@ class VectorReader(Reader):
             "weight of contexts": self.n_contexts,
             "history": [epoch._asdict() for epoch in self.model.history_],
             "stop_reason": self.model.stop_reason_,
+            "unobserved weight": self.model.unobserved_weight_,
         }
         return Stored({**numbers, "context gram": self.context_gram}, {}, facts)
 
@@ -194,7 +195,10 @@ class VectorReader(Reader):
         parameters = {key.removeprefix(PARAMETER): array for key, array in stored.numbers.items() if key.startswith(PARAMETER)}
         history = [Epoch(**epoch) for epoch in stored.facts["history"]]
         shape = (self._stored_contexts(int(stored.facts["contexts"]), parameters), n_items)
-        self.model._restore(shape, self.tower_columns(columns), parameters, history, str(stored.facts["stop_reason"]))
+        alpha0 = float(stored.facts["unobserved weight"])
+        if not 0 <= alpha0 < np.inf:
+            raise ValueError(f"unobserved pairs cannot weigh {alpha0}.")
+        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, history, str(stored.facts["stop_reason"]))
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")

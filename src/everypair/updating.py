@@ -74,7 +74,14 @@ def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray]
     gather = {"context": by_column, "item": {"item": index["items"]}}
     parameters = {name: moved(p, gather[side]) for side, tower in reader.towers.items() for name, p in tower.parameters.items()}
     model = other.model = copy.copy(reader.model)
-    model._restore((shape[0], shape[1]), reader.tower_columns(columns), parameters, model.history_, model.stop_reason_)
+    model._restore(
+        (shape[0], shape[1]),
+        reader.tower_columns(columns),
+        parameters,
+        model.unobserved_weight_,
+        model.history_,
+        model.stop_reason_,
+    )
     return other
 
 
@@ -212,7 +219,7 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     }
     given = {s: of_side or None for s, of_side in columns.items()}
     sides = model._sides(given["context"], given["item"])
-    return reassemble(*sides, (shape["context"], shape["item"]), given, model._plan(), parameters)[side]
+    return reassemble(*sides, (shape["context"], shape["item"]), given, model._plan(model.unobserved_weight_), parameters)[side]
 
 
 def _write_back(parameter: Parameter, small: Parameter, column: str, levels: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from everypair.data import Dataset
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
+LOSS = {"unobserved_weight": WEIGHT, "regularization": L2, "regularization_exponent": 0.0}
 EPOCHS = 2  # that are compared with those of the slow way
 SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.parallel)
 
@@ -45,11 +46,11 @@ def _log(users: int = 120) -> Dataset:
 
 
 def _model(**options: Any) -> ep.MF:
-    return ep.MF(4, epochs=5, unobserved_weight=WEIGHT, regularization=L2, dtype="float64", **options)
+    return ep.MF(4, epochs=5, **LOSS, dtype="float64", **options)
 
 
 def _recommender(**options: Any) -> Recommender:
-    model = ep.FM(4, epochs=3, unobserved_weight=WEIGHT, regularization=L2, **options)
+    model = ep.FM(4, epochs=3, **LOSS, **options)
     return Recommender(model, context=[ep.UserId(), ep.Attributes("country"), ep.Previous()])
 
 

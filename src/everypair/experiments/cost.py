@@ -142,7 +142,8 @@ def _problems(events: int, catalogue: list[int], seed: int) -> Iterator[tuple[st
 
 def machine(factors: int) -> FM:
     """The model that both train."""
-    return FM(factors, epochs=1, n_threads=1, rotate=False, regularization=0.1)
+    loss: dict[str, Any] = {"unobserved_weight": 0.01, "regularization": 0.1, "regularization_exponent": 0.0}
+    return FM(factors, epochs=1, n_threads=1, rotate=False, **loss)
 
 
 def count(columns: dict[str, Any], feedback: Feedback, factors: int) -> Problem:
@@ -196,7 +197,7 @@ class Conventional:
         self.linear = [np.zeros(matrix.shape[1]) for matrix in self.matrices]
         self.factors = [random.normal(0.0, std, (model.factors, matrix.shape[1])) for matrix in self.matrices]
         alpha, self.target, unobserved = dense(feedback)
-        self.weight = alpha + model.unobserved_weight * unobserved
+        self.weight = alpha + float(model.unobserved_weight) * unobserved
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:

@@ -7,12 +7,13 @@ from typing import Any
 
 from everypair.models.featured import Featured
 from everypair.models.tower_model import documented
+from everypair.models.weighed import Weighed
 from everypair.towers import Machine, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class FM(Featured):
+class FM(Weighed, Featured):
     """Factorization machine over the features of context and item together; K = factors + 2.
 
     ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the

@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from everypair.models.tower_model import TowerModel, documented, fitting
+from everypair.models.tower_model import documented, fitting
+from everypair.models.weighed import Weighed
 from everypair.solver import Epoch
 from everypair.towers import Embedding, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MF(TowerModel):
+class MF(Weighed):
     """Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
 
     Examples

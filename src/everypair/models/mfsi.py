@@ -7,12 +7,13 @@ from typing import Any
 
 from everypair.models.featured import Featured
 from everypair.models.tower_model import documented
+from everypair.models.weighed import Weighed
 from everypair.towers import Embedding, Linear, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MFSI(Featured):
+class MFSI(Weighed, Featured):
     """MF with side information: ``s(c, i) = <x_c W, z_i H>``; parameters W, H with a row per feature.
 
     A side without features has a row per context (item), as in MF.

@@ -45,6 +45,8 @@ checkpoint : path, optional
 every : int
     Write it after so many epochs, and after the last.
 """
+AUTO = "auto"
+TIMES = 10.0  # what all pairs weigh then, if those observed weigh one
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
 
 
@@ -54,8 +56,9 @@ class TowerModel(Model):
 
     Parameters
     ----------
-    unobserved_weight : float
-        :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone.
+    unobserved_weight : float or "auto"
+        :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone. "auto":
+        such that all pairs together weigh ten times as much as those that were observed.
     regularization : float or dict
         :math:`\lambda`. A dict gives one per name of a parameter, per field, or per "name.field", and a "default".
     regularization_exponent : float
@@ -95,12 +98,14 @@ class TowerModel(Model):
         Copies of the parameters by name: the paper's letters, or as towers name them.
     history_ : list of Epoch
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
+    unobserved_weight_ : float
+        The weight that was used.
     stop_reason_ : str
         "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed or a checkpoint could
         not be written.
     """
 
-    unobserved_weight: float = 0.01
+    unobserved_weight: float | str = 0.01
     regularization: Any = 0.01
     regularization_exponent: float = 0.0
     epochs: int = 16
@@ -153,6 +158,7 @@ class TowerModel(Model):
                     history += found.history
                 self._towers = solver.towers
                 self._fitted_shape = feedback.shape
+                self.unobserved_weight_ = solver.objective.alpha0
                 self.history_ = history
                 self.stop_reason_ = "running"
                 if found is not None and remembers is not None:
@@ -193,7 +199,7 @@ class TowerModel(Model):
         fixed: Mapping[str, Any] | None = None,
     ) -> ICD:
         """Both towers with their start values, the objective, and the solver that alternates between them."""
-        plan = self._plan()
+        plan = self._plan(self._alpha0(feedback))
         towers = assemble(*self._sides(contexts, items), feedback, contexts, items, plan)
         if plan.start.later:
             (vectors,) = towers["item"].parameters.values()
@@ -209,6 +215,7 @@ class TowerModel(Model):
         shape: tuple[int, int],
         columns: Mapping[str, Any],
         parameters: Mapping[str, np.ndarray],
+        alpha0: float,
         history: list[Epoch],
         reason: str,
     ) -> Self:
@@ -218,11 +225,21 @@ class TowerModel(Model):
         described by columns; others are.
         """
         contexts, items = columns.get("context"), columns.get("item")
-        self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(), parameters)
-        self._fitted_shape, self.history_, self.stop_reason_ = shape, history, reason
+        self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(alpha0), parameters)
+        self._fitted_shape, self.unobserved_weight_, self.history_, self.stop_reason_ = shape, alpha0, history, reason
         return self
 
-    def _plan(self) -> Plan:
+    def _alpha0(self, feedback: Feedback) -> float:
+        """The weight of an unobserved pair."""
+        if not isinstance(self.unobserved_weight, str):
+            return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
+        if self.unobserved_weight != AUTO:
+            raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
+        m, n = feedback.weights()
+        observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64))
+        return TIMES * observed / float(m.sum() * n.sum())
+
+    def _plan(self, alpha0: float) -> Plan:
         """The constructor's arguments, checked."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
@@ -234,7 +251,7 @@ class TowerModel(Model):
         exponent = check.number("regularization_exponent", self.regularization_exponent, low=0.0)
         std = None if self.init_std is None else check.number("init_std", self.init_std, low=0.0, open_low=True)
         return Plan(
-            alpha0=check.number("unobserved_weight", self.unobserved_weight, low=0.0),
+            alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
             start=Start(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
             settings=Settings(

@@ -14,7 +14,7 @@ from everypair.evaluation.search import SHRINKAGE, arguments
 from everypair.evaluation.stopping import trained_by_epochs
 from everypair.models import Tucker
 from everypair.models.tensor import Tensor
-from everypair.models.tower_model import TowerModel
+from everypair.models.tower_model import AUTO, TIMES, TowerModel
 from everypair.recommender import Recommender
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
@@ -118,7 +118,7 @@ class Space:
         self._fixed: dict[str, Any] = {}
         if SHRINKAGE in given:
             self._fixed = _exponent(given, model)
-        self._pairs, self._weight = pairs, model.unobserved_weight
+        self._pairs, self._weight = pairs, TIMES / pairs if model.unobserved_weight == AUTO else model.unobserved_weight
         self.dimensions = {name: _dimension(name, entry, known) for name, entry in given.items()}
 
     def suggest(self, trial: Any) -> None:

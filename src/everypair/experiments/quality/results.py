@@ -116,7 +116,8 @@ def part(entries: list[dict[str, Any]]) -> Part:
 def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
     told.say(f"### {row.name}")
     lines = [[name, *(f"{x:.4f}" if x is not None else "" for x in figures), "", ""] for name, figures in row.published.items()]
-    shown = [Bar(name, figures[row.metrics.index(row.tuned)], ours=False) for name, figures in row.published.items()]
+    at = row.metrics.index(row.tuned)
+    shown = [Bar(name, x, ours=False) for name, figures in row.published.items() if (x := figures[at]) is not None]
     settings = []
     for contender in row.contenders:
         for what, label in (("test", ""), ("default", ", untuned")):
@@ -133,7 +134,7 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
     told.picture(
         f"quality-{row.name}",
         f"{row.name}, {row.tuned}",
-        bars(f"{row.name}: {row.tuned}", [b for b in shown if b.value is not None]),
+        bars(f"{row.name}: {row.tuned}", shown),
     )
     variants = [entry for entry in entries if entry["arguments"]["what"] == "variant"]
     base = _of(entries, "test", row.contenders[0].name)
