@@ -22,6 +22,8 @@ import scipy.sparse as sp
 import everypair as ep
 from everypair import reference
 
+PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, "regularization_exponent": 0.0}
+
 
 def events(path: Path | None, share: float) -> tuple[np.ndarray, np.ndarray]:
     """User and item of each event, users together and in time order: from a Parquet table, or generated."""
@@ -67,7 +69,13 @@ def fields(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=10)
     for model in (ep.FM, ep.MFSI):
         for solver in ("block", "cd"):
-            settings = {"regularization": 0.001, "regularization_exponent": 1.0, "epochs": 4, "n_threads": 2}
+            settings = {
+                "unobserved_weight": 0.01,
+                "regularization": 0.001,
+                "regularization_exponent": 1.0,
+                "epochs": 4,
+                "n_threads": 2,
+            }
             report(f"{model.__name__} {solver}", model(k, field_solver=solver, **settings).fit(feedback, contexts=contexts))
 
 
@@ -75,7 +83,13 @@ def epoch(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     user, item = data
     feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=0)
     for threads in (1, 2):
-        settings = {"regularization": 0.001, "regularization_exponent": 1.0, "epochs": 2, "n_threads": threads}
+        settings = {
+            "unobserved_weight": 0.01,
+            "regularization": 0.001,
+            "regularization_exponent": 1.0,
+            "epochs": 2,
+            "n_threads": threads,
+        }
         report(f"FM, {threads} threads", ep.FM(k, **settings).fit(feedback, contexts=contexts))
 
 
@@ -84,14 +98,14 @@ def start(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     by_event, by_user = ep.Feedback(np.arange(len(user)), item), ep.Feedback(user, item, duplicates="sum")
     contexts = describe(user, item, history=0)
     for std in (0.1 / k**0.5, 0.1, k**-0.25):
-        common = {"regularization": 0.3, "epochs": 8, "init_std": std}
+        common = {"regularization": 0.3, "regularization_exponent": 0.0, "epochs": 8, "init_std": std}
         report(f"FM, std {std:.3f}", ep.FM(k, unobserved_weight=0.003, **common).fit(by_event, contexts=contexts))
         report(f"MF, std {std:.3f}", ep.MF(k, unobserved_weight=0.03, **common).fit(by_user))
 
 
 def models(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     user, item = data
-    common: dict[str, Any] = {"epochs": 16, "n_threads": 2, "regularization": 0.1}
+    common: dict[str, Any] = {"epochs": 16, "n_threads": 2, **PLAIN, "regularization": 0.1}
     report("MF", ep.MF(4 * k, **common).fit(ep.Feedback(user, item, duplicates="sum")))
     events, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=0)
     common["epochs"] = 5

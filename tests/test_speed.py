@@ -561,7 +561,8 @@ def test_standard_output_of_libraries_does_not_disturb() -> None:
 
     jobs = [{"target": "speed.loss:Loss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
     noisy = "loss.Loss._asdict = lambda self: os.system('echo noise')"
-    code = f"import os; from {process.PACKAGE} import loss, process; {noisy}; process.main()"
+    modules = "from everypair.experiments.benchmark import process; from everypair.experiments.speed import loss"
+    code = f"import os; {modules}; {noisy}; process.main()"
     lines = "".join(json.dumps(job) + "\n" for job in jobs)
     done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True)
     assert [json.loads(line)["result"] for line in done.stdout.splitlines()] == [None, 0]
