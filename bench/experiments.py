@@ -140,7 +140,8 @@ def drift(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     cases: list[Any] = [(ep.MF, {}), (ep.FM, {"contexts": {"user": sp.eye_array(400), "tags": tags}})]
     for model, arguments in cases:
         for epochs in (10, 100, 1000):
-            fitted = model(k, unobserved_weight=0.05, regularization=0.1, epochs=epochs).fit(feedback, **arguments)
+            settings = {**PLAIN, "unobserved_weight": 0.05, "regularization": 0.1, "epochs": epochs}
+            fitted = model(k, **settings).fit(feedback, **arguments)
             scores = fitted.phi_.astype(float) @ fitted.psi_.astype(float).T
             penalties = dict.fromkeys(fitted.parameters_, 0.1)
             dense = reference.objective(scores, feedback, 0.05, fitted.parameters_, penalties).objective

@@ -324,9 +324,9 @@ def test_scores_of_some_rows_only(name: str) -> None:
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())
 def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bool) -> None:
-    """All pairs together weigh ten times as much as those observed; the fit is that with the number."""
+    """All pairs together weigh ten times as much as those observed, none more than one of them; the fit is that with the number."""
     random = np.random.default_rng(seed)
-    context, item = np.nonzero(random.random((7, 5)) < 0.4)
+    context, item = np.nonzero(random.random((7, 5)) < random.choice([0.05, 0.4]))
     if not len(context):
         return
     alpha = random.uniform(0.5, 2.0, len(context)) if weighted else 1.5
@@ -334,8 +334,9 @@ def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bo
     feedback = ep.Feedback(context, item, 1.0, alpha, (7, 5), **weights)
     total = np.broadcast_to(alpha, len(context)).sum()
     m, n = feedback.weights()
-    expected = 10 * total / (m.sum() * n.sum())
-    feedback = feedback.merge_contexts(np.arange(7) // 2) if merged and not weighted else feedback
+    expected = min(10 * total / (m.sum() * n.sum()), total / len(context))
+    if merged and not weighted:
+        feedback = feedback.merge_contexts(np.arange(7) // 2)
     for cls in (ep.MF, ep.MFSI, ep.FM):
         model = cls(2, epochs=2).fit(feedback)
         assert model.unobserved_weight == "auto"
@@ -347,3 +348,10 @@ def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bo
 def test_a_weight_that_is_no_number() -> None:
     with pytest.raises(ValueError, match="unobserved_weight must be a number or 'auto', got 'often'"):
         ep.MF(2, unobserved_weight="often").fit(FEEDBACK)
+
+
+def test_weights_of_nothing_and_of_everything() -> None:
+    nothing = ep.Feedback([0, 1], [0, 1], item_weight=np.zeros(2))
+    assert ep.MF(2, epochs=1).fit(nothing).unobserved_weight_ == 0.0
+    with pytest.raises(ValueError, match="'auto' does not go with combinations='all': give a number"):
+        ep.PARAFAC(2, unobserved_weight="auto", combinations="all").fit(FEEDBACK, contexts=np.zeros((FEEDBACK.n_contexts, 2), int))

@@ -52,7 +52,7 @@ def context_folder(folder: Path, again: bool) -> None:
     user, item = np.divmod(random.permutation(20 * 15)[:240], 15)
     if again:
         user[200:], item[200:] = user[:40], item[:40]
-    told = {"user": user, "daytime": random.integers(0, 3, 240), "item": item, "cost": item % 2}
+    told = {"user": user, "daytime": random.integers(0, 3, 240), "item": item, "cost": item % 2, "age": user % 3}
     for name, at in (("train", slice(0, 200)), ("test", slice(200, 240))):
         write(folder / f"{name}.parquet", **{key: values[at] for key, values in told.items()})
 
@@ -77,6 +77,12 @@ def test_events_with_features_of_their_own(tmp_path: Path, again: bool) -> None:
     assert len(tuning.train) + len(tuning.tune) == 200
     assert 0 < len(tuning.tune) < 30
     assert set(final.train.item_table.column_names) == {"cost"}
+    assert set(final.train.user_table.column_names) == {"age"}
+    assert set(final.train.event_table.column_names) == {"daytime"}
+    if exclude_seen:  # all that a user is trained on is known, and not ranked
+        for q, user in enumerate(tuning.tune.user):
+            past = tuning.tune.moments.items[tuning.tune.moments.begin[q] : tuning.tune.moments.end[q]]
+            assert set(past) == set(tuning.train.item[tuning.train.user == user])
     table = pq.read_table(tmp_path / "test.parquet")
     values, index = final.test.moments.attributes["daytime"]
     asked = sorted(zip(final.test.user.tolist(), values.take(pa.array(index)).to_pylist(), strict=True))
@@ -131,7 +137,7 @@ def small(row: Row) -> Row:
             text.replace("daytime,weekday,isweekend,homework,weather,country,city", "daytime")
             for text in contender.settings["context"]
         ]
-        context = [text.replace("gender,age,occupation", "daytime") for text in context]
+        context = [text.replace("gender,age,occupation", "age") for text in context]
         item = [text.replace("genre", "cost") for text in contender.settings.get("item", ["item"])]
         settings = {**contender.settings, "context": context, "item": item}
         return contender._replace(settings=settings if contender.name == "Popularity" else {**settings, "factors": 2})
@@ -166,7 +172,7 @@ def test_all_rows(small_rows: Path) -> None:
             assert f"{next(x for x in figures if x is not None):.4f}" in done.stdout
         for contender in row.contenders:
             assert f"| **{contender.name}** |" in page
-            assert f"| **{contender.name}, untuned** |" in page
+            assert (f"| **{contender.name}, untuned (k = 64)** |" in page) == contender.untuned
         for variant in row.variants:
             assert f"| {variant} |" in page
         for metric in row.aims:
@@ -189,9 +195,11 @@ def test_what_is_there_is_not_measured_again(small_rows: Path, monkeypatch: pyte
     (row,) = (row for row in rows.ROWS if row.name == "s3rec-sports")
     assert asked.count("tune") == 1
     assert asked.count("fit") == 2 + 1 + len(row.variants)
+    page = out.read_text()
     asked.clear()
     told = run(*command, "--seeds", "1", "--json")
     assert asked == ["fit"]  # from one seed
+    assert out.read_text().count("| **previous+history") == page.count("| **previous+history") == 2
     kept = json.loads(told.stdout)["results"]
     tuned, *_ = (entry["result"]["settings"] for entry in kept if entry["arguments"]["what"] == "tuned")
     (less,) = (e["result"]["settings"] for e in kept if e["arguments"].get("variant") == "weight of unobserved pairs over 10")

@@ -326,3 +326,17 @@ def test_event_attributes_and_events_of_time() -> None:
     assert recommender.unknown_ == {"device": 1}
     with pytest.raises(ValueError, match="'contry', which the data do not have"):
         recommender.recommend(requests=[{"contry": "DE"}])
+
+
+@given(log=logs())
+def test_items_further_back(log: ep.Dataset) -> None:
+    moments = Moments.of_events(log)
+    for back in (1, 2, 3):
+        pasts = [moments.items[b:e] for b, e in zip(moments.begin, moments.end, strict=True)]
+        expected = [past[-back] if len(past) >= back else -1 for past in pasts]
+        np.testing.assert_array_equal(moments.previous(back), expected)
+    recipes = [ep.Previous(), ep.Previous(2)]
+    recommender = ep.Recommender(ep.FM(**COMMON), recipes).fit(log)
+    assert list(recommender.model._towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="back must be"):
+        ep.Previous(0)

@@ -467,3 +467,16 @@ def test_only_known_classes_are_made() -> None:
             built(lie)
     with pytest.raises(TypeError, match="cannot be stored"):
         described(ep.MF(regularization=np.zeros(3)))
+
+
+@pytest.mark.parametrize("model", [ep.MF, ep.FM])
+def test_the_weight_that_was_used(model: Any, dataset: ep.Dataset, tmp_path: Path) -> None:
+    """It depends on the data of the fit, and is the same ever after."""
+    recommender = ep.Recommender(model(3, epochs=2)).fit(dataset)
+    weight = recommender.model.unobserved_weight_
+    recommender.save(tmp_path / "model")
+    again = ep.load(tmp_path / "model")
+    new = {"user": [dataset.users[0]], "item": [dataset.items[1]], "timestamp": [10**10]}
+    assert weight == again.model.unobserved_weight_ == again.update(new).model.unobserved_weight_  # type: ignore[attr-defined]
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    assert str(weight)[:8] in json.dumps(manifest)

@@ -123,6 +123,13 @@ def test_every_model_is_tuned_by_default(name: str, dataset: ep.Dataset) -> None
     assert tuning.recommender.fit(dataset).recommend(dataset.users[0], n=3).num_rows == 3
 
 
+def test_shrinkage_beside_a_weight_that_depends_on_the_data(dataset: ep.Dataset) -> None:
+    pairs = template().pairs_per_event(LeaveLast().split(dataset).train)
+    for space in ({"shrinkage": (0.1, 0.1)}, {"unobserved_weight": ["auto"], "shrinkage": (0.1, 0.1)}):
+        row = tried(tune(dataset, 1, space=space))[0]
+        assert row["regularization"] == pytest.approx(0.1 / (1 + min(10 / pairs, 1.0) * pairs), rel=0.01)
+
+
 def test_default_spaces(dataset: ep.Dataset) -> None:
     def names(model: Any) -> set[str]:
         return set(default_space(ep.Recommender(model), dataset))
@@ -131,6 +138,9 @@ def test_default_spaces(dataset: ep.Dataset) -> None:
         return default_space(ep.Recommender(model), dataset).get("factors")
 
     assert names(ep.FM()) == names(ep.MF(regularization_exponent=1.0)) == {"unobserved_weight", "shrinkage", "factors"}
+    low, high = default_space(ep.Recommender(ep.MF()), dataset)["unobserved_weight"]
+    assert low < ep.MF(2, epochs=1).fit(ep.Recommender(ep.MF(2, epochs=1)).fit(dataset).feedback_).unobserved_weight_ <= high
+    assert names(ep.MF(regularization_exponent=0.0)) == {"unobserved_weight", "regularization", "factors"}
     assert names(ep.MF(regularization_exponent=0.5)) == names(ep.PARAFAC()) == {"unobserved_weight", "regularization", "factors"}
     assert names(ep.FM(regularization={"default": 0.1, "W": 0.2})) == {"unobserved_weight", "factors"}
     assert sizes(ep.MF()) == [16], "there are 29 items"

@@ -448,7 +448,7 @@ def require_squares(features: Features) -> None:
         if not field.has_squares:
             raise ValueError(
                 f"field {name!r} is an operator without squares, which this model needs. Give the operator an attribute "
-                f"'squared': the operator whose entries are the squares of its own; or, but for FM, use regularization_exponent=0."
+                f"'squared': the operator whose entries are the squares of its own; or use regularization_exponent=0 (not for FM)."
             )
 
 

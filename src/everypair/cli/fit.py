@@ -18,7 +18,7 @@ Examples:
   everypair fit plays.csv --timestamp time --model mf --factors 32 --out model/
   everypair fit plays.csv --users users.csv --timestamp time --context user --context attributes:age,country --out model/
   everypair fit --config model.toml --epochs 20 --out model/
-Recipes: user, item, previous, attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
+Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
 """
 
 

@@ -20,6 +20,7 @@ from scipy.stats import qmc
 from everypair import validation as check
 from everypair.evaluation.splits import Split
 from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs
+from everypair.models.tower_model import AUTO, auto_weight
 from everypair.recommender import Recommender
 from everypair.solver import DivergedError
 
@@ -109,7 +110,8 @@ def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
     """The arguments of the model that a point of a space stands for, with three digits; ``pairs`` for each event."""
     made = dict(point)
     if SHRINKAGE in made:
-        made["regularization"] = made.pop(SHRINKAGE) / (1 + made["unobserved_weight"] * pairs)
+        weight = auto_weight(pairs) if made["unobserved_weight"] == AUTO else made["unobserved_weight"]
+        made["regularization"] = made.pop(SHRINKAGE) / (1 + weight * pairs)
     return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
 
 

@@ -46,7 +46,7 @@ every : int
     Write it after so many epochs, and after the last.
 """
 AUTO = "auto"
-TIMES = 10.0  # what all pairs weigh then, if those observed weigh one
+ALL_PAIRS_WEIGH = 10.0  # then, if those observed weigh one
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
 
 
@@ -58,7 +58,8 @@ class TowerModel(Model):
     ----------
     unobserved_weight : float or "auto"
         :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone. "auto":
-        such that all pairs together weigh ten times as much as those that were observed.
+        such that all pairs together weigh ten times as much as those that were observed, but none more than an observed one. The
+        default of MF, MFSI and FM, which also let L2 grow with the weight of a row; other models have fixed numbers.
     regularization : float or dict
         :math:`\lambda`. A dict gives one per name of a parameter, per field, or per "name.field", and a "default".
     regularization_exponent : float
@@ -235,9 +236,11 @@ class TowerModel(Model):
             return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         if self.unobserved_weight != AUTO:
             raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
-        m, n = feedback.weights()
-        observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64))
-        return TIMES * observed / float(m.sum() * n.sum())
+        if getattr(self, "combinations", None) == "all":
+            raise ValueError(f"unobserved_weight={AUTO!r} does not go with combinations='all': give a number.")
+        (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # whether or not they were merged
+        observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
+        return observed * auto_weight(float(m.sum() * n.sum()) / events)
 
     def _plan(self, alpha0: float) -> Plan:
         """The constructor's arguments, checked."""
@@ -302,6 +305,11 @@ class TowerModel(Model):
 
     def _scores(self, context: np.ndarray) -> Scores:
         return Products(self._side("context").lookup()(context), self._side("item").vectors().rows)
+
+
+def auto_weight(pairs: float) -> float:
+    """The weight of an unobserved pair where there are so many pairs for each observed one, which weighs one."""
+    return min(ALL_PAIRS_WEIGH / pairs, 1.0) if pairs > 0 else 0.0
 
 
 def documented(cls: type[S]) -> type[S]:

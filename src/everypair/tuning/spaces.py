@@ -14,11 +14,13 @@ from everypair.evaluation.search import SHRINKAGE, arguments
 from everypair.evaluation.stopping import trained_by_epochs
 from everypair.models import Tucker
 from everypair.models.tensor import Tensor
-from everypair.models.tower_model import AUTO, TIMES, TowerModel
+from everypair.models.tower_model import TowerModel, auto_weight
+from everypair.models.weighed import Weighed
 from everypair.recommender import Recommender
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
-WEIGHTS = (0.002, 1.0)
+WEIGHTS = (0.002, 1.0)  # of tensors
+REACH = 20.0  # times as much, and as little, as what suits most data
 SHRINKAGES = (0.005, 0.5)
 PENALTIES = (0.001, 10.0)  # of L2 that does not grow with the weight of a row
 SIZES = (16, 32, 64, 128, 256)
@@ -34,9 +36,9 @@ NOT_SEARCHED = {
 def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     """The space that :func:`everypair.tune` searches if none is given.
 
-    The weight of unobserved pairs; L2, as shrinkage (see :mod:`everypair.evaluation.search`) where it grows with the weight of a
-    row (``regularization_exponent`` 1, or 0 for models other than tensors, which :func:`~everypair.tune` then sets to 1), as it is
-    for other exponents and tensors, and not at all where the model has a dict of L2 weights; and the number of factors by
+    The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.evaluation.search`) where it
+    grows with the weight of a row (``regularization_exponent`` 1; a Separable with 0 is set to 1 by :func:`~everypair.tune`), as it
+    is for other exponents and tensors, and not at all where the model has a dict of L2 weights; and the number of factors by
     doubling, up to 256 (64 for PARAFAC, 16 for Tucker) or the number of users or items; a tuple of them is left alone.
 
     Examples
@@ -44,12 +46,15 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     >>> import everypair as ep
     >>> from everypair.tuning import default_space
     >>> default_space(ep.Recommender(ep.MF()), ep.datasets.youtube_like(200, 50, seed=0))
-    {'unobserved_weight': (0.002, 1.0), 'shrinkage': (0.005, 0.5), 'factors': [16, 32]}
+    {'unobserved_weight': (0.05, 1.0), 'shrinkage': (0.005, 0.5), 'factors': [16, 32]}
     """
     model = trained_by_epochs(recommender.model)
-    space: dict[str, Any] = {UNOBSERVED: WEIGHTS}
+    middle = auto_weight(recommender.pairs_per_event(dataset))
+    weights = WEIGHTS if isinstance(model, Tensor) else (float(f"{middle / REACH:.3g}"), min(float(f"{middle * REACH:.3g}"), 1.0))
+    space: dict[str, Any] = {UNOBSERVED: weights}
     if isinstance(model.regularization, numbers.Real):
-        shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not isinstance(model, Tensor))
+        fixed = isinstance(model, Tensor | Weighed)  # an exponent of 0 was chosen
+        shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not fixed)
         space |= {SHRINKAGE: SHRINKAGES} if shrinks else {L2: PENALTIES}
     if isinstance(getattr(model, FACTORS, None), numbers.Integral):
         most = max(min(dataset.n_users, dataset.n_items), 1)
@@ -118,7 +123,7 @@ class Space:
         self._fixed: dict[str, Any] = {}
         if SHRINKAGE in given:
             self._fixed = _exponent(given, model)
-        self._pairs, self._weight = pairs, TIMES / pairs if model.unobserved_weight == AUTO else model.unobserved_weight
+        self._pairs, self._weight = pairs, model.unobserved_weight
         self.dimensions = {name: _dimension(name, entry, known) for name, entry in given.items()}
 
     def suggest(self, trial: Any) -> None:

@@ -13,7 +13,7 @@ from everypair import pictures
 
 WIDTH, HEIGHT = 620, 380
 LEFT, RIGHT, TOP, BOTTOM = 66, 168, 44, 50  # room for ticks, the key, the title and labels
-NAME = "everypair-speed"  # its style must not change other pictures on the same page
+NAME = "everypair-benchmark"  # its style must not change other pictures on the same page
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8a6d00", "#555555")
 MARKS = ("circle", "square", "triangle", "diamond")
 STYLE = f"""<style>
@@ -77,7 +77,7 @@ def lines(title: str, across: str, up: str, series: Sequence[Line], log: tuple[b
 def bars(title: str, series: Sequence[Bar]) -> str:
     """Figures beside each other, ours in a colour of their own."""
     names, row, top = 250, 26, 40
-    height, longest = top + row * len(series) + 12, max(bar.value for bar in series)
+    height, longest = top + row * len(series) + 12, max(bar.value for bar in series) or 1.0
     parts = [
         STYLE,
         f'<g class="{NAME}">',

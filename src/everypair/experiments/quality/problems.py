@@ -1,6 +1,6 @@
 """What each data set asks: what is tuned on, what is trained on in the end, and what it is judged by.
 
-Settings are chosen on data carved from what is trained on; the test part is looked at once.
+Settings are chosen on data held out of the training part; the test part is never used to choose anything.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 from everypair.data import Dataset
 from everypair.datasets import parquet
 from everypair.evaluation import LeaveLast, Queries, Split, given
-from everypair.evaluation.splits import of_events
+from everypair.evaluation.splits import PART, of_events
 from everypair.ranking import Lists
 
 NEGATIVES = 99  # of each query, where the published test has as many
 TUNE_SHARE = 0.1
-PART = "part of the split"
+TUNED_EVENTS = 0.05  # of all that are trained on
+OF_ITEMS = ("cost", "genre")  # columns of events that describe items
 
 
 class Problem(NamedTuple):
@@ -55,33 +56,46 @@ def sequences(folder: Path, seed: int) -> Problem:
 def contexts(folder: Path, seed: int) -> Problem:
     """Published events with features of their own: each event of the test is a query.
 
-    A share of the training events is tuned on, drawn at random. Where users come back to their items, those are ranked, too.
+    Where users come back to their items (which the test tells: it is part of the protocol), those are ranked, too, and random
+    events are tuned on. Where they do not, the test is a last event, and what is tuned on is the last one that is trained on.
     """
     tables = [pq.read_table(folder / f"{part}.parquet") for part in ("train", "test")]
-    item_columns = [name for name in ("cost", "genre") if name in tables[0].column_names]
-    together = pa.concat_tables(tables)
-    number = np.repeat([0, 1], [table.num_rows for table in tables])
-    rest = together.drop_columns(item_columns).append_column(PART, pa.array(number))
-    items = _of_items(together, item_columns)
-    dataset = Dataset(rest, items=items) if items is not None else Dataset(rest)
+    together = pa.concat_tables(tables).append_column(PART, pa.array(np.repeat([0, 1], [table.num_rows for table in tables])))
+    of_items = [name for name in OF_ITEMS if name in together.column_names]
+    others = [name for name in together.column_names if name not in ("user", "item", PART, *of_items)]
+    of_users = [name for name in others if _constant(together, "user", name)]
+    described = {"users": _described(together, "user", of_users), "items": _described(together, "item", of_items)}
+    dataset = Dataset(together.drop_columns(of_items + of_users), **{side: table for side, table in described.items() if table})
     number = dataset.event_table[PART].to_numpy()
     dataset.event_table = dataset.event_table.drop_columns([PART])
-    tuned = (number == 0) & (np.random.default_rng(seed).random(len(dataset)) < TUNE_SHARE / 2)
+    again = bool(np.isin(dataset.pairs[number == 1], dataset.pairs[number == 0]).any())
+    trained = np.flatnonzero(number == 0)
+    tuned = np.zeros(len(dataset), bool)
+    if again:
+        tuned[trained] = np.random.default_rng(seed).random(len(trained)) < TUNED_EVENTS
+    else:
+        user = dataset.user[trained]
+        last = np.append(user[1:] != user[:-1], True) & (np.bincount(user)[user] > 1)
+        tuned[trained[last]] = True
     test = of_events(dataset, np.flatnonzero(number == 1))
     splits = [
-        Split("events", dataset.subset(trained), of_events(dataset, np.flatnonzero(tuned)), test)
-        for trained in ((number == 0) & ~tuned, number == 0)
+        Split("events", dataset.subset(kept), of_events(dataset, np.flatnonzero(tuned)), test)
+        for kept in ((number == 0) & ~tuned, number == 0)
     ]
-    again = np.isin(dataset.pairs[number == 1], dataset.pairs[number == 0]).any()
     return Problem(*splits, exclude_seen=not again)
 
 
-def _of_items(table: pa.Table, names: list[str]) -> pa.Table | None:
-    """What each item has in these columns of events: its first value."""
+def _constant(table: pa.Table, key: str, name: str) -> bool:
+    """Whether a column has one value for each value of the key."""
+    return len(table.group_by([key, name]).aggregate([])) == len(table.group_by([key]).aggregate([]))
+
+
+def _described(table: pa.Table, key: str, names: list[str]) -> pa.Table | None:
+    """What each value of the key has in these columns: the first."""
     if not names:
         return None
-    first = np.unique(table["item"].to_numpy(), return_index=True)[1]
-    return table.select(["item", *names]).take(pa.array(first))
+    first = np.unique(table[key].to_numpy(), return_index=True)[1]
+    return table.select([key, *names]).take(pa.array(first))
 
 
 def given_negatives(dataset: Dataset, queries: Queries, path: Path) -> Lists:

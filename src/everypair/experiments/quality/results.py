@@ -39,6 +39,8 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
             found.append(Unit(tuned, _tuning(setup, row, contender)))
             of_seeds = {**named, "what": "test", "trials": tuned["trials"], "seeds": setup.seeds}
             found.append(Unit(of_seeds, _fits(setup, row, _stored(store, tuned), range(setup.seeds))))
+            if not contender.untuned:
+                continue
             default = {name: contender.settings[name] for name in STRUCTURE if name in contender.settings}
             found.append(Unit({**named, "what": "default"}, _fits(setup, row, lambda default=default: default, [0])))
         first = {**common, "contender": row.contenders[0].name, "trials": setup.trials or row.trials}
@@ -100,11 +102,12 @@ def part(entries: list[dict[str, Any]]) -> Part:
     """Each data set: ours beside theirs, and what each ingredient brings."""
     told = Part("Published results")
     told.say(
-        "Settings are tuned on data carved from what is trained on: by a small search (`everypair.evaluation.search`) for the",
-        "metric that is named, with the number of epochs found along the way. With these settings a model is fitted from several",
-        "seeds and judged by the test part: figures are means, and in brackets are the smallest and the largest. *Untuned* is the",
-        "same model and recipes with nothing else said. Seconds are those of a fit on two cores, from the table of events to the",
-        "model, compilation apart; memory is the peak of its process.",
+        "Settings are tuned on data held out of the training part (where the last events are the test, on the one before, which is",
+        "never trained on and known at the test), by a small search (`everypair.evaluation.search`) for the metric that is named,",
+        "with the number of epochs found along the way. With these settings a model is fitted from several seeds and judged by the",
+        "test part: figures are means, and in brackets are the smallest and the largest. *Untuned* is the same model and recipes",
+        "with nothing else said. Seconds are those of a fit, from the table of events to the model, compilation apart; memory is",
+        "the peak of its process.",
     )
     for row in rows.ROWS:
         own = [entry for entry in entries if entry["arguments"]["row"] == row.name]
@@ -120,7 +123,7 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
     shown = [Bar(name, x, ours=False) for name, figures in row.published.items() if (x := figures[at]) is not None]
     settings = []
     for contender in row.contenders:
-        for what, label in (("test", ""), ("default", ", untuned")):
+        for what, label in (("test", ""), ("default", ", untuned (k = 64)")):
             for entry in _of(entries, what, contender.name):
                 name, result = f"**{contender.name}{label}**", entry["result"]
                 lines.append([name, *_line(row.metrics, result["fits"])])
@@ -136,24 +139,27 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
         f"{row.name}, {row.tuned}",
         bars(f"{row.name}: {row.tuned}", shown),
     )
-    variants = [entry for entry in entries if entry["arguments"]["what"] == "variant"]
+    variants = {e["arguments"]["variant"]: e for e in entries if e["arguments"]["what"] == "variant"}  # those measured last
     base = _of(entries, "test", row.contenders[0].name)
     if variants and base:
-        told.say("What each ingredient brings: the first model again, with its settings but for what is named (one seed).")
-        whole = _mean(base[0]["result"]["fits"], row.tuned)
+        told.say(
+            "What each ingredient brings: the first model again, with its settings but for what is named, from the first seed."
+        )
+        whole = _mean(base[0]["result"]["fits"][:1], row.tuned)
         changed = [
             [
                 e["arguments"]["variant"],
                 *_line(row.metrics, e["result"]["fits"])[:-1],
-                f"{_mean(e['result']['fits'], row.tuned) / whole - 1:+.1%}",
+                f"{_mean(e['result']['fits'], row.tuned) / whole - 1:+.1%}" if whole else "",
             ]
-            for e in variants
+            for e in variants.values()
         ]
         told.table(["", *row.metrics, "seconds", f"{row.tuned}, change"], changed)
 
 
 def _of(entries: list[dict[str, Any]], what: str, contender: str) -> list[dict[str, Any]]:
-    return [e for e in entries if e["arguments"]["what"] == what and e["arguments"]["contender"] == contender]
+    """The entry of that kind that was measured last, if there is one."""
+    return [e for e in entries if e["arguments"]["what"] == what and e["arguments"]["contender"] == contender][-1:]
 
 
 def _mean(fits: list[dict[str, Any]], metric: str) -> float:

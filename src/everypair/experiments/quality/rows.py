@@ -12,7 +12,7 @@ from everypair.experiments.quality.problems import Problem
 # Ranges in which settings are looked for (see everypair.evaluation.search).
 PAIRS = {"unobserved_weight": (0.002, 1.0), "shrinkage": (0.01, 0.5)}
 CONTEXTS = {"unobserved_weight": (0.0005, 0.5), "shrinkage": (0.005, 0.3)}
-EVENTS = {"unobserved_weight": (0.0005, 0.05), "shrinkage": (0.01, 0.2), "fade": (0.01, 0.4)}
+EVENTS = {"unobserved_weight": (0.0001, 0.05), "shrinkage": (0.01, 0.2), "fade": (0.01, 0.4)}
 
 
 class Contender(NamedTuple):
@@ -21,6 +21,7 @@ class Contender(NamedTuple):
     name: str
     settings: dict[str, Any]
     space: dict[str, tuple[float, float]]
+    untuned: bool = True  # whether to fit it with default settings, too
 
 
 class Row(NamedTuple):
@@ -58,14 +59,14 @@ def machine(factors: int, context: str, item: str) -> Contender:
     return Contender(f"FM, k = {factors}", {"model": "FM", **told, "factors": factors}, CONTEXTS)
 
 
-POPULARITY = Contender("Popularity", {"model": "Popularity", "context": ["user"]}, {})
+POPULARITY = Contender("Popularity", {"model": "Popularity", "context": ["user"]}, {}, untuned=False)
 
 
 def plain(contender: Contender) -> Contender:
     """With the same L2 for every feature, however often it occurs."""
     space = {**contender.space, "regularization": (0.1, 30.0)}
     del space["shrinkage"]
-    return Contender(f"{contender.name}, plain L2", {**contender.settings, "regularization_exponent": 0.0}, space)
+    return Contender(f"{contender.name}, plain L2", {**contender.settings, "regularization_exponent": 0.0}, space, untuned=False)
 
 
 def leaving_out(contender: Contender, smaller: int, larger: int) -> dict[str, dict[str, Any]]:
