@@ -29,7 +29,7 @@ test-python: .venv/.dev
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
-ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed
+ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed quality
 test-bounds: .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/test_%.py)
 

@@ -160,6 +160,7 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(main, list(arguments))
 
 
+@pytest.mark.full
 def test_all_rows(small_rows: Path) -> None:
     out = small_rows / "out" / "benchmarks.md"
     done = run("benchmark", "quality", "--data", str(small_rows), "--trials", "1", "--seeds", "2", "--out", str(out))
