@@ -32,18 +32,18 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
     """For each row: each contender tuned, then fitted from several seeds and with default settings; then variants of the first."""
     found = []
     for row in setup.rows:
-        common = {"row": row.name, "threads": setup.threads}
+        common, trials = {"row": row.name, "threads": setup.threads}, setup.trials or row.trials
         for contender in row.contenders:
             named = {**common, "contender": contender.name}
-            tuned = {**named, "what": "tuned", "trials": setup.trials or row.trials}
-            found.append(Unit(tuned, _tuning(setup, row, contender)))
-            of_seeds = {**named, "what": "test", "trials": tuned["trials"], "seeds": setup.seeds}
+            tuned = {**named, "what": "tuned", "trials": trials}
+            found.append(Unit(tuned, _tuning(setup, row, contender, trials)))
+            of_seeds = {**named, "what": "test", "trials": trials, "seeds": setup.seeds}
             found.append(Unit(of_seeds, _fits(setup, row, _stored(store, tuned), range(setup.seeds))))
             if not contender.untuned:
                 continue
             default = {name: contender.settings[name] for name in STRUCTURE if name in contender.settings}
             found.append(Unit({**named, "what": "default"}, _fits(setup, row, lambda default=default: default, [0])))
-        first = {**common, "contender": row.contenders[0].name, "trials": setup.trials or row.trials}
+        first = {**common, "contender": row.contenders[0].name, "trials": trials}
         for name, changes in row.variants.items():
             settings = _changed(_stored(store, {**first, "what": "tuned"}), changes)
             found.append(Unit({**first, "what": "variant", "variant": name}, _fits(setup, row, settings, [0])))
@@ -70,10 +70,10 @@ def _changed(settings: Callable[[], dict[str, Any]], changes: dict[str, Any]) ->
     return changed
 
 
-def _tuning(setup: Setup, row: Row, contender: Contender) -> Callable[[], dict[str, Any]]:
+def _tuning(setup: Setup, row: Row, contender: Contender, trials: int) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         with _process(setup, row) as remote:
-            return remote.call("tune", contender=contender.name, trials=setup.trials or row.trials, seed=0)
+            return remote.call("tune", contender=contender.name, trials=trials, seed=0)
 
     return measure
 
@@ -82,11 +82,11 @@ def _fits(setup: Setup, row: Row, settings: Callable[[], dict[str, Any]], seeds:
     """Fits that differ in nothing but the seed, each in a process of its own."""
 
     def measure() -> dict[str, Any]:
-        fits = []
+        chosen, fits = settings(), []
         for seed in seeds:
             with _process(setup, row) as remote:
-                fits.append(remote.call("fit", settings={**settings(), "random_state": seed}))
-        return {"settings": settings(), "fits": fits}
+                fits.append(remote.call("fit", settings={**chosen, "random_state": seed}))
+        return {"settings": chosen, "fits": fits}
 
     return measure
 
