@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import everypair as ep
 from everypair import reference
 
-PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, "regularization_exponent": 0.0}
+PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, "regularization_exponent": 0.0, "popularity_exponent": 0.0}
 
 
 def events(path: Path | None, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -73,6 +73,7 @@ def fields(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
                 "unobserved_weight": 0.01,
                 "regularization": 0.001,
                 "regularization_exponent": 1.0,
+                "popularity_exponent": 0.0,
                 "epochs": 4,
                 "n_threads": 2,
             }
@@ -87,6 +88,7 @@ def epoch(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
             "unobserved_weight": 0.01,
             "regularization": 0.001,
             "regularization_exponent": 1.0,
+            "popularity_exponent": 0.0,
             "epochs": 2,
             "n_threads": threads,
         }
@@ -98,7 +100,7 @@ def start(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     by_event, by_user = ep.Feedback(np.arange(len(user)), item), ep.Feedback(user, item, duplicates="sum")
     contexts = describe(user, item, history=0)
     for std in (0.1 / k**0.5, 0.1, k**-0.25):
-        common = {"regularization": 0.3, "regularization_exponent": 0.0, "epochs": 8, "init_std": std}
+        common = {"regularization": 0.3, "regularization_exponent": 0.0, "popularity_exponent": 0.0, "epochs": 8, "init_std": std}
         report(f"FM, std {std:.3f}", ep.FM(k, unobserved_weight=0.003, **common).fit(by_event, contexts=contexts))
         report(f"MF, std {std:.3f}", ep.MF(k, unobserved_weight=0.03, **common).fit(by_user))
 

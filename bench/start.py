@@ -38,6 +38,7 @@ def main() -> None:
         "unobserved_weight": arguments.unobserved_weight,
         "regularization": arguments.regularization,
         "regularization_exponent": arguments.exponent,
+        "popularity_exponent": 0.0,
     }
     for seed in (0, 1):
         for name, std in {"0.1 / sqrt(k)": 0.1 / k**0.5, "1 / sqrt(k)": k**-0.5, "from the feedback": None}.items():

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.cli import selftest
-from everypair.cli.notation import MODELS, as_text, model_settings, recipe, setting, toml
 from everypair.cli.shell import COMMANDS, main
 from everypair.folders import Folder
+from everypair.notation import MODELS, as_text, model_settings, recipe, setting, toml
 from everypair.solver import ICD
 from everypair.storage import KIND, VERSION
 

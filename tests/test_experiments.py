@@ -156,7 +156,7 @@ def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
         (["reproduce", "--data", "movielens-1m"], "give --path"),
         (["reproduce", "--path", "/nowhere"], "--path is for real data"),
         (["reproduce", "--data", "movielens-1m", "--path", "/nowhere"], "/nowhere"),
-        (["benchmark", "quality", "--data", "."], "train.parquet"),
+        (["benchmark", "quality", "--data", "."], "has none of the data sets"),
         (["benchmark", "quality", "--data", ".", "--rows", "netflix"], "there is no row 'netflix'"),
         (["reproduce", "--users", "3"], "not in the range"),
     ],

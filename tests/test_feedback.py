@@ -71,6 +71,27 @@ def test_merged_contexts_keep_the_objective_and_its_parts(seed: int, weighted: b
     )
 
 
+@given(seeds, st.floats(0.0, 2.0), st.booleans())
+def test_unobserved_pairs_of_popular_items_weigh_more(seed: int, exponent: float, weighted: bool) -> None:
+    random, context, item, shape = random_pairs(seed, repeated=False)
+    n = random.uniform(0.0, 2.0, shape[1]) if weighted else None
+    feedback = ep.Feedback(context, item, shape=shape, item_weight=n)
+    before = feedback.weights()[1].copy()
+    popular = feedback.by_popularity(exponent)
+    after = popular.weights()[1]
+    np.testing.assert_allclose(after.sum(), before.sum())
+    times = np.maximum(np.bincount(item, minlength=shape[1]), 1.0) ** exponent
+    np.testing.assert_allclose(after * (before * times).sum(), before * times * before.sum(), atol=1e-12)
+    np.testing.assert_array_equal(feedback.weights()[1], before)  # the feedback itself stays as it is
+    groups = random.integers(0, 3, shape[0])
+    np.testing.assert_allclose(feedback.merge_contexts(groups).by_popularity(exponent).weights()[1], after)  # events count
+
+
+def test_weights_of_nothing_stay_so() -> None:
+    nothing = ep.Feedback([0, 1], [0, 1], item_weight=np.zeros(2)).by_popularity(0.5)
+    np.testing.assert_array_equal(nothing.weights()[1], [0.0, 0.0])
+
+
 @given(seeds, st.sampled_from([0.0, 1.0]))
 def test_training_on_merged_contexts_is_training_on_the_unmerged(seed: int, exponent: float) -> None:
     """Contexts with equal features: the same parameters, objective by objective."""

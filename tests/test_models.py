@@ -345,6 +345,20 @@ def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bo
         np.testing.assert_array_equal(model.phi_, same.phi_)
 
 
+@given(st.integers(0, 10**6), st.floats(0.1, 1.5))
+def test_a_fit_by_popularity_is_one_on_weighted_feedback(seed: int, exponent: float) -> None:
+    random = np.random.default_rng(seed)
+    context, item = np.nonzero(random.random((7, 5)) < 0.4)
+    feedback = ep.Feedback(np.append(context, 0), np.append(item, 0), shape=(7, 5), duplicates="sum")
+    for cls in (ep.MF, ep.MFSI, ep.FM):
+        model = cls(2, epochs=2, popularity_exponent=exponent).fit(feedback)
+        same = cls(2, epochs=2, popularity_exponent=0.0).fit(feedback.by_popularity(exponent))
+        np.testing.assert_array_equal(model.phi_, same.phi_)
+        assert model.history_[-1].objective == same.history_[-1].objective
+        np.testing.assert_array_equal(model.item_weight_, feedback.by_popularity(exponent).item_weight)
+    assert ep.MF(2, epochs=1, popularity_exponent=0.0).fit(feedback).item_weight_ is None
+
+
 def test_a_weight_that_is_no_number() -> None:
     with pytest.raises(ValueError, match="unobserved_weight must be a number or 'auto', got 'often'"):
         ep.MF(2, unobserved_weight="often").fit(FEEDBACK)

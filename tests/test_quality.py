@@ -57,6 +57,13 @@ def context_folder(folder: Path, again: bool) -> None:
         write(folder / f"{name}.parquet", **{key: values[at] for key, values in told.items()})
 
 
+def tag_folder(folder: Path) -> None:
+    """Tags of users for films."""
+    random = np.random.default_rng(3)
+    triples = np.unique(random.integers(0, [12, 9, 8], (400, 3)), axis=0)
+    write(folder / "tags.parquet", user=triples[:, 0] + 5, item=triples[:, 1] + 100, tag=triples[:, 2], timestamp=triples[:, 0])
+
+
 def test_known_at_the_test_is_what_was_tuned_on_and_never_trained_on(tmp_path: Path) -> None:
     sequence_folder(tmp_path)
     tuning, final, exclude_seen = problems.sequences(tmp_path, 0)
@@ -88,6 +95,36 @@ def test_events_with_features_of_their_own(tmp_path: Path, again: bool) -> None:
     asked = sorted(zip(final.test.user.tolist(), values.take(pa.array(index)).to_pylist(), strict=True))
     users = {final.train.users[code]: code for code in range(final.train.n_users)}
     assert asked == sorted(zip((users[u] for u in table["user"].to_pylist()), table["daytime"].to_pylist(), strict=True))
+
+
+def test_acts_of_tagging_are_held_out_whole(tmp_path: Path) -> None:
+    tag_folder(tmp_path)
+    tuning, final, exclude_seen = problems.acts(tmp_path, 0)
+    assert not exclude_seen
+    table = pq.read_table(tmp_path / "tags.parquet").select(["user", "item", "tag"]).to_pylist()
+    there = {(row["user"], row["item"], row["tag"]) for row in table}
+
+    def trained(split: Any) -> set[tuple[int, int, int]]:
+        data = split.train
+        columns = data.users.take(data.user), data.event_table["movie"], data.items.take(data.item)
+        return set(zip(*(column.to_pylist() for column in columns), strict=True))
+
+    def asked(queries: Any, data: ep.Dataset) -> set[tuple[int, int, int]]:
+        values, index = queries.moments.attributes["movie"]
+        return {
+            (data.users[int(user)], values[int(index[q])].as_py(), data.items[int(tag)])
+            for q, user in enumerate(queries.user)
+            for tag in queries.relevant[queries.bounds[q] : queries.bounds[q + 1]]
+        }
+
+    tune, test = asked(tuning.tune, tuning.train), asked(final.test, final.train)
+    assert tune
+    assert test
+    assert trained(final) | test == there
+    assert trained(tuning) | tune == trained(final)
+    acts = [{triple[:2] for triple in part} for part in (trained(tuning), tune, test)]
+    assert sum(map(len, acts)) == len(set.union(*acts))
+    assert asked(problems.acts(tmp_path, 7).final.test, final.train) == test  # whatever is tuned on
 
 
 def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
@@ -124,9 +161,17 @@ def test_settings_make_a_recommender() -> None:
     assert made.item == [ep.ItemId(), ep.Attributes("cost", kind="category")]
     assert made.model.get_params()["factors"] == 3
     assert isinstance(make({"model": "Popularity", "context": ["user"], "epochs": 3}).model, ep.Popularity)
+    assert make({"model": "MFSI", "context": ["history"]}).context == [ep.History()]
+    pitf = make({"model": "PITF", "context": ["user", "attributes:movie,kind=category"], "factors": 3, "epochs": 2}).model
+    assert isinstance(pitf, ep.Separable)
+    assert pitf.epochs == 2
 
 
-FOLDERS = {problems.sequences: sequence_folder, problems.contexts: lambda folder: context_folder(folder, True)}
+FOLDERS = {
+    problems.sequences: sequence_folder,
+    problems.contexts: lambda folder: context_folder(folder, True),
+    problems.acts: tag_folder,
+}
 
 
 def small(row: Row) -> Row:
@@ -140,9 +185,9 @@ def small(row: Row) -> Row:
         context = [text.replace("gender,age,occupation", "age") for text in context]
         item = [text.replace("genre", "cost") for text in contender.settings.get("item", ["item"])]
         settings = {**contender.settings, "context": context, "item": item}
-        return contender._replace(settings=settings if contender.name == "Popularity" else {**settings, "factors": 2})
+        return contender._replace(settings={**settings, "factors": 2} if contender.space else settings)
 
-    variants = {name: {**changes, "factors": 2} for name, changes in row.variants.items()}
+    variants = {name: variant._replace(changes={**variant.changes, "factors": 2}) for name, variant in row.variants.items()}
     return row._replace(contenders=tuple(map(fewer, row.contenders)), variants=variants, epochs=2)
 
 
@@ -173,7 +218,8 @@ def test_all_rows(small_rows: Path) -> None:
             assert f"{next(x for x in figures if x is not None):.4f}" in done.stdout
         for contender in row.contenders:
             assert f"| **{contender.name}** |" in page
-            assert (f"| **{contender.name}, untuned (k = 64)** |" in page) == contender.untuned
+            own = page.split(f"### {row.name}\n")[1].split("\n### ")[0]
+            assert (f"| **{results.untuned(contender)}** |" in own) == contender.untuned
         for variant in row.variants:
             assert f"| {variant} |" in page
         for metric in row.aims:
@@ -194,21 +240,21 @@ def test_what_is_there_is_not_measured_again(small_rows: Path, monkeypatch: pyte
     command = ["benchmark", "quality", "--data", str(small_rows), "--rows", "s3rec-sports", "--trials", "1", "--out", str(out)]
     assert run(*command, "--seeds", "2").exit_code == 0
     (row,) = (row for row in rows.ROWS if row.name == "s3rec-sports")
-    assert asked.count("tune") == 1
-    assert asked.count("fit") == 2 + 1 + len(row.variants)
+    assert asked.count("tune") == len(row.contenders) + sum(bool(variant.space) for variant in row.variants.values())
+    assert asked.count("fit") == len(row.contenders) * (2 + 1) + len(row.variants)
     page = out.read_text()
     asked.clear()
     told = run(*command, "--seeds", "1", "--json")
-    assert asked == ["fit"]  # from one seed
-    assert out.read_text().count("| **previous+history") == page.count("| **previous+history") == 2
+    assert asked == ["fit"] * len(row.contenders)  # from one seed
+    assert out.read_text().count("| **previous + history") == page.count("| **previous + history") == 2
     kept = json.loads(told.stdout)["results"]
     tuned, *_ = (entry["result"]["settings"] for entry in kept if entry["arguments"]["what"] == "tuned")
-    (less,) = (e["result"]["settings"] for e in kept if e["arguments"].get("variant") == "weight of unobserved pairs over 10")
+    (less,) = (e["result"]["settings"] for e in kept if e["arguments"].get("variant") == "unobserved pairs weigh a tenth")
     assert less == {**tuned, "unobserved_weight": 0.1 * tuned["unobserved_weight"], "factors": 2}
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("netflix", "there is no row 'netflix'"), ("s3rec-beauty", "no folder s3rec-beauty")]
+    ("name", "message"), [("netflix", "there is no row 'netflix'"), ("s3rec-beauty", "has no s3rec-beauty/interactions.parquet")]
 )
 def test_rows_that_are_not_there(tmp_path: Path, name: str, message: str) -> None:
     done = run("benchmark", "quality", "--data", str(tmp_path), "--rows", name, "--out", str(tmp_path / "b.md"))

@@ -144,6 +144,33 @@ def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObje
         np.testing.assert_array_equal(other, one[some])
 
 
+@given(log=logs(max_items=4))
+def test_every_combination_is_a_context_that_weighs_one(log: ep.Dataset) -> None:
+    """However often it was met; what was chosen in it adds up."""
+    settings: dict[str, Any] = {**COMMON, "combinations": "all", "unobserved_weight": 0.1}
+    recommender = ep.Recommender(ep.PARAFAC(**settings), [ep.UserId(), ep.Previous()]).fit(log)
+    before = Moments.of_events(log).previous()
+    levels = np.stack([log.user + 1, before + 1], axis=1)
+    table, context = np.unique(levels, axis=0, return_inverse=True)
+    feedback = ep.Feedback(context.ravel(), log.item, shape=(len(table), log.n_items), duplicates="sum")
+    model = ep.PARAFAC(**settings).fit(feedback, contexts=table, levels=[log.n_users + 1, log.n_items + 1])
+    for name, parameter in model.parameters_.items():
+        found = recommender.model.parameters_[name]  # type: ignore[attr-defined]
+        np.testing.assert_allclose(parameter, found, rtol=1e-6, atol=1e-9)  # contexts may be in another order
+
+
+def test_the_most_frequent_given_any_level(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.CoView(), [ep.Attributes("country")]).fit(dataset)
+    country = np.array(dataset.user_table["country"].to_pylist())[dataset.user]
+    for name in sorted(set(country.tolist()) - {None}):
+        counts = np.bincount(dataset.item[country == name], minlength=dataset.n_items)
+        (best,) = recommender.recommend(requests=[{"country": name}], n=1)["item"].to_pylist()
+        assert counts[dataset.items.codes([best])[0]] == counts.max()
+    overall = recommender.recommend(requests=[{"country": "nowhere"}], n=3)["item"].to_pylist()
+    popular = ep.Recommender(ep.Popularity()).fit(dataset).recommend(requests=[{}], n=3)["item"].to_pylist()
+    assert overall == popular
+
+
 def test_item_attributes(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId()], [ep.ItemId(), ep.Attributes("category")]).fit(dataset)
     features = dataset.n_items + len(set(dataset.item_table["category"].to_pylist()))

@@ -83,6 +83,7 @@ def test_feedback_methods() -> None:
         ({"regularization": {"W": 1.0}}, ["'H'", "'W'", "'default'"]),
         ({"regularization": {"default": 1.0, "user": 1.0}}, ["'user'", "no parameter or field"]),
         ({"regularization_exponent": "a"}, ["regularization_exponent", "'a'"]),
+        ({"popularity_exponent": -0.5}, ["popularity_exponent", "at least 0", "-0.5"]),
         ({"epochs": 0}, ["epochs", "at least 1", "0"]),
         ({"tol": -1.0}, ["tol", "-1.0"]),
         ({"step_size": 0.0}, ["step_size", "greater than 0", "at most 1", "0.0"]),
@@ -267,10 +268,10 @@ def test_requests_to_models() -> None:
 def test_coview_contexts() -> None:
     with pytest.raises(ValueError, match=r"one previous item per context \(3\)"):
         ep.CoView().fit(GOOD, contexts=[1])
-    with pytest.raises(ValueError, match=r"contexts must be an item \(below 3\), or -1 for none, got -2 at position 2"):
+    with pytest.raises(ValueError, match=r"contexts must be a level \(below 268,435,456\), or -1 for none, got -2 at position 2"):
         ep.CoView().fit(GOOD, contexts=[0, 1, -2])
-    with pytest.raises(ValueError, match="got 7 at position 1"):
-        ep.CoView().fit(GOOD, contexts=[0, 7, 1])
+    with pytest.raises(ValueError, match="got 8000000000 at position 1"):
+        ep.CoView().fit(GOOD, contexts=[0, 8_000_000_000, 1])
     with pytest.raises(TypeError, match="integers"):
         ep.CoView().fit(GOOD, contexts=[0.5, 1, 2])
 

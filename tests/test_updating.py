@@ -26,9 +26,11 @@ COUNTRY = ep.Attributes("country")
 MODELS: dict[str, tuple[Any, list[Any]]] = {
     "MF": (ep.MF(**COMMON), [ep.UserId()]),
     "MF with L2 by weight": (ep.MF(**COMMON, regularization_exponent=0.7), [ep.UserId()]),
+    "MF by popularity": (ep.MF(**COMMON, regularization_exponent=0.7, popularity_exponent=0.6), [ep.UserId()]),
     "MFSI": (ep.MFSI(**COMMON), [ep.UserId(), COUNTRY, ep.History(last=2)]),
     "FM": (ep.FM(**COMMON), [COUNTRY, ep.UserId(), ep.Previous()]),
     "FM with L2 by weight": (ep.FM(**COMMON, regularization_exponent=0.5), [ep.UserId(), ep.History()]),
+    "FM by popularity": (ep.FM(**COMMON, popularity_exponent=0.8), [COUNTRY, ep.UserId(), ep.Previous()]),
     "PARAFAC": (ep.PARAFAC(**COMMON), [ep.UserId(), COUNTRY]),
     "Tucker": (ep.Tucker(**{**COMMON, "factors": (2, 2, 3)}), [COUNTRY, ep.UserId()]),
     "MF by event": (ep.MF(**COMMON), [ep.UserId()]),
@@ -124,7 +126,8 @@ def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
     alpha = np.zeros(shape)
     rows = np.repeat(np.arange(shape[0]), np.diff(feedback.by_context.indptr))
     alpha[rows, feedback.by_context.indices] = np.broadcast_to(feedback.alpha, len(feedback))
-    weight = np.where(alpha > 0, alpha, reader.model.unobserved_weight)
+    n = np.ones(shape[1]) if reader.model.item_weight_ is None else reader.model.item_weight_
+    weight = np.where(alpha > 0, alpha, reader.model.unobserved_weight * n)
     counts = feedback.context_count if side == "context" else feedback.item_count
     exponent, random = reader.model.regularization_exponent, np.random.default_rng(0)
 
@@ -134,7 +137,8 @@ def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
     for own in ids:
         level = int(own) + shift
         mine = training.moments.user == own if side == "context" else np.arange(shape[1]) == own
-        observed = counts[mine].sum() + reader.model.unobserved_weight * mine.sum() * shape[1 - (side == "item")]
+        others = mine.sum() * n.sum() if side == "context" else n[mine].sum() * shape[0]
+        observed = counts[mine].sum() + reader.model.unobserved_weight * others
 
         def loss(level: int = level, observed: float = observed) -> float:
             reader.settle()
@@ -151,16 +155,18 @@ def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
         slots.write(slice(level, level + 1), at)
 
 
+@pytest.mark.parametrize("name", ["MF with L2 by weight", "MF by popularity"])
 @given(update=updates())
-def test_matrix_factorization_agrees_with_a_fit_that_holds_the_items(update: Any) -> None:
+def test_matrix_factorization_agrees_with_a_fit_that_holds_the_items(name: str, update: Any) -> None:
     log, before, new = update
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating, "_fold_items", lambda *args: None)
-        recommender = begun("MF with L2 by weight", log, before).update(new, people(log))
+        recommender = begun(name, log, before).update(new, people(log))
     dataset, model = recommender.dataset_, ep.MF(**{**COMMON, "epochs": 400}, regularization_exponent=0.7)
+    weight = recommender.model.item_weight_  # type: ignore[attr-defined]  # that of the fit
     events, alpha = dataset.counted()
     pairs = dataset.user[events], dataset.item[events]
-    feedback = ep.Feedback(*pairs, alpha=alpha, shape=(dataset.n_users, dataset.n_items), duplicates="sum")
+    feedback = ep.Feedback(*pairs, alpha=alpha, shape=(dataset.n_users, dataset.n_items), item_weight=weight, duplicates="sum")
     model.fit(feedback, fixed={"H": recommender.item_vectors()})
     for user in np.unique(dataset.users.codes(new["user"])):
         found = recommender.context_vectors(dataset.users[int(user)])[0]

@@ -275,7 +275,8 @@ class History(Recipe):
     last : int, optional
         How many of the latest events count; None: all.
     decay : float
-        An event's weight is multiplied by it with every later event; 1: all weigh the same.
+        An event's weight is multiplied by it with every later event; 1: all weigh the same, as in the paper. What was seen last
+        mostly tells more (docs/log.md).
     normalize : {"sqrt", "mean", "none"}
         Divide a row's weights by the square root of their sum, by their sum, or not at all.
     name : str
@@ -283,7 +284,7 @@ class History(Recipe):
     """
 
     last: int | None = None
-    decay: float = 1.0
+    decay: float = 0.8
     normalize: str = "sqrt"
     name: str = "history"
     sides = ("context",)

@@ -98,7 +98,8 @@ def _score(case: Case, scores: Scores) -> float:
 def _(read: CoViewReader, case: Case, scores: Scores) -> list[Part]:
     score, share = _score(case, scores), float(read.model.share_[case.item])
     parts = [Part("popularity", "decides ties", share)]
-    return [Part("previous", case.label("previous"), score - share), *parts] if score != share else parts
+    (field,) = case.columns
+    return [Part(field, case.label(field), score - share), *parts] if score != share else parts
 
 
 @_parts.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,6 +227,20 @@ class Feedback:
             (np.bincount(groups, self.context_count, n).astype(np.int64), self.item_count),
         )
         return merged
+
+    def by_popularity(self, exponent: float) -> Feedback:
+        r"""With ``n_i`` times :math:`\max(|C_i|, 1)^\text{exponent}`, the number of contexts in which the item was observed.
+
+        All are scaled such that their sum stays: of a weight that unobserved pairs have together, popular items get more.
+        """
+        if exponent == 0.0:
+            return self
+        _, n = self.weights()
+        popular = n * np.maximum(self.item_count, 1.0) ** exponent
+        total = float(popular.sum())
+        other = copy.copy(self)
+        other.item_weight = popular * (float(n.sum()) / total) if total > 0 else n
+        return other
 
     @property
     def n_contexts(self) -> int:

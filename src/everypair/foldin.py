@@ -9,8 +9,8 @@ row for the pairwise terms. So the loss over the user's contexts is a quadratic 
     \Bigl(\sum_c T_c' A_c T_c + \Lambda\Bigr)\, \theta = \sum_c T_c' (b_c - A_c p_c), \qquad
     A_c = \sum_{i \in c} a\, \psi_i \psi_i' + \alpha_0 J, \quad b_c = \sum_{i \in c} b\, \psi_i
 
-with a = alpha - alpha0 and b = alpha y of the observed pairs (Lemma 1), and J the Gram of all items. Items are the same with the
-sides exchanged.
+with a = alpha - alpha0 n_i and b = alpha y of the observed pairs (Lemma 1), and J the Gram of all items, each with its weight n_i.
+Items are the same with the sides exchanged.
 """
 
 from __future__ import annotations
@@ -70,22 +70,35 @@ class Past(NamedTuple):
 
 @dataclass(frozen=True)
 class Loss:
-    """What the loss of one side needs of the other: its vectors, their Gram and number, and alpha0; and the L2 exponent."""
+    """What the loss of one side needs of the other: its vectors, their Gram and weight, and alpha0; and the L2 exponent.
+
+    An unobserved pair weighs alpha0 times the weights of both its rows, which are one where None.
+    """
 
     others: np.ndarray
     J: np.ndarray
     n_others: float
     alpha0: float
     exponent: float
+    weight_of_others: np.ndarray | None = None
+    weight_of_rows: np.ndarray | None = None
 
-    def weight(self, observed: float, rows: int) -> float:
-        """Of so many pairs in so many rows, to the power that scales L2."""
+    def weight(self, observed: float, rows: float) -> float:
+        """Of so many pairs in rows that weigh so much, to the power that scales L2."""
         return float((observed + self.alpha0 * rows * self.n_others) ** self.exponent)
+
+    def of_rows(self, rows: slice) -> np.ndarray:
+        """What each of these rows weighs."""
+        return np.ones(rows.stop - rows.start) if self.weight_of_rows is None else self.weight_of_rows[rows]
+
+    def unobserved(self, others: np.ndarray) -> Values:
+        """The weight of an unobserved pair with each of these rows of the other side."""
+        return self.alpha0 if self.weight_of_others is None else self.alpha0 * self.weight_of_others[others]
 
     def equations(self, past: Past) -> tuple[np.ndarray, np.ndarray]:
         """The sums of ``A_c`` and of ``b_c`` over the contexts of someone who has these items."""
-        psi = self.others[past.items].astype(np.float64)
-        return (psi.T * (past.alpha - self.alpha0)) @ psi + past.contexts * self.alpha0 * self.J, psi.T @ past.alpha
+        psi, a = self.others[past.items].astype(np.float64), past.alpha - self.unobserved(past.items)
+        return (psi.T * a) @ psi + past.contexts * self.alpha0 * self.J, psi.T @ past.alpha
 
     def penalty(self, past: Past, strength: float) -> np.ndarray:
         """The L2 weight of each entry of a row of its own."""
@@ -158,7 +171,7 @@ def fold_in(
                     rhs[u - start] += more[1]
         for u in range(start, stop):
             rows = slice(int(owners[u]), int(owners[u + 1]))
-            weight = loss.weight(float(pairs.counts[rows].sum()), rows.stop - rows.start)
+            weight = loss.weight(float(pairs.counts[rows].sum()), float(loss.of_rows(rows).sum()))
             slots.write(slice(u, u + 1), minimum(A[u - start], rhs[u - start], slots.strength * weight))
         start = stop
 
@@ -183,17 +196,17 @@ def _tangents(slots: Slots, levels: slice, vectors: Callable[[], np.ndarray], p:
 
 def _equations(p: np.ndarray, T: np.ndarray | None, pairs: Pairs, rows: slice, loss: Loss) -> tuple[np.ndarray, np.ndarray]:
     """What these rows add to both sides of the equations of their level."""
-    n_rows = len(p)
+    n_rows, weight = len(p), loss.of_rows(rows)
     items, alpha, b = pairs.of(rows.start, rows.stop)
     row = np.repeat(np.arange(n_rows), np.diff(pairs.indptr[rows.start : rows.stop + 1]))
-    psi, a = loss.others[items].astype(np.float64), alpha - loss.alpha0
+    psi, a = loss.others[items].astype(np.float64), alpha - loss.unobserved(items) * weight[row]
     along = b - a * np.einsum("nk,nk->n", psi, p[row])  # what is left to explain
-    Jp = loss.alpha0 * p @ loss.J
+    Jp = loss.alpha0 * weight[:, None] * p @ loss.J
     if T is None:
-        S, A, rhs = psi, n_rows * loss.alpha0 * loss.J, -Jp.sum(axis=0)
+        S, A, rhs = psi, weight.sum() * loss.alpha0 * loss.J, -Jp.sum(axis=0)
     else:
         S = psi @ T[0] if n_rows == 1 else np.einsum("nk,nkd->nd", psi, T[row])
-        JT = np.einsum("kl,cld->ckd", loss.alpha0 * loss.J, T, optimize=True)
+        JT = np.einsum("kl,cld->ckd", loss.alpha0 * loss.J, weight[:, None, None] * T, optimize=True)
         A, rhs = np.einsum("ckd,cke->de", T, JT, optimize=True), -np.einsum("ckd,ck->d", T, Jp)
     return A + (S.T * a) @ S, rhs + S.T @ along
 

@@ -112,16 +112,16 @@ class Plain(Scores):
 
 
 class ItemVectors:
-    """``psi`` of all items, and how large they are in each dimension."""
+    """``psi`` of all items, and how large they are in each dimension; ``weight``: what an unobserved pair of each weighs."""
 
-    def __init__(self, psi: np.ndarray) -> None:
-        self.psi = np.ascontiguousarray(psi)
+    def __init__(self, psi: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self.psi, self._weight = np.ascontiguousarray(psi), weight
 
     @cached_property
     def gram(self) -> np.ndarray:
-        """``J = sum psi psi'``."""
+        """``J = sum n_i psi psi'``."""
         psi = self.psi.astype(np.float64)
-        return psi.T @ psi
+        return psi.T @ (psi if self._weight is None else psi * self._weight[:, None])
 
     @cached_property
     def largest(self) -> np.ndarray:

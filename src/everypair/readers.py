@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from everypair.contexts import ItemId, Previous, UserId
+from everypair.contexts import ItemId, UserId
 from everypair.feedback import Feedback
 from everypair.foldin import Loss, Past, minimum
 from everypair.models.base import Model
@@ -29,6 +29,7 @@ from everypair.towers import Embedding, Lookup, Tower
 
 Columns = Mapping[str, Any]
 PARAMETER = "parameter "  # what the names of stored parameters begin with
+ITEM_WEIGHT = "item weight"
 
 
 class Asked(NamedTuple):
@@ -129,7 +130,7 @@ class VectorReader(Reader):
     def _of_items(self) -> ItemVectors:
         columns = self.catalogue()
         numbers = np.arange(self.model._fitted_shape[1])
-        return ItemVectors(self.model.item_vectors(numbers if columns is None else columns))
+        return ItemVectors(self.model.item_vectors(numbers if columns is None else columns), self.model.item_weight_)
 
     @property
     def psi(self) -> np.ndarray:
@@ -175,10 +176,22 @@ class VectorReader(Reader):
         """J over all items."""
         return self.item_vectors.gram
 
-    def loss(self, side: str, others: np.ndarray) -> Loss:
-        """As the rows of a side see it."""
-        J, n = (self.item_gram, len(self.psi)) if side == "context" else (self.context_gram, self.n_contexts)
-        return Loss(others, J, float(n), self.model.unobserved_weight_, float(self.model.regularization_exponent))
+    def context_loss(self) -> Loss:
+        """As contexts see it."""
+        weight = self.model.item_weight_
+        n_items = len(self.psi) if weight is None else float(weight.sum())
+        return Loss(self.psi, self.item_gram, n_items, *self._weights, weight_of_others=weight)
+
+    def item_loss(self, phi: np.ndarray, items: np.ndarray) -> Loss:
+        """As these items see it, which were chosen in contexts of these vectors."""
+        weight = self.model.item_weight_
+        return Loss(
+            phi, self.context_gram, self.n_contexts, *self._weights, weight_of_rows=None if weight is None else weight[items]
+        )
+
+    @property
+    def _weights(self) -> tuple[float, float]:
+        return self.model.unobserved_weight_, float(self.model.regularization_exponent)
 
     def stored(self) -> Stored:
         numbers = {f"{PARAMETER}{name}": p.value for tower in self.towers.values() for name, p in tower.parameters.items()}
@@ -189,6 +202,8 @@ class VectorReader(Reader):
             "stop_reason": self.model.stop_reason_,
             "unobserved weight": self.model.unobserved_weight_,
         }
+        if self.model.item_weight_ is not None:
+            numbers[ITEM_WEIGHT] = self.model.item_weight_
         return Stored({**numbers, "context gram": self.context_gram}, {}, facts)
 
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
@@ -198,7 +213,11 @@ class VectorReader(Reader):
         alpha0 = float(stored.facts["unobserved weight"])
         if not 0 <= alpha0 < np.inf:
             raise ValueError(f"unobserved pairs cannot weigh {alpha0}.")
-        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, history, str(stored.facts["stop_reason"]))
+        weight = stored.numbers.get(ITEM_WEIGHT)
+        if weight is not None and not (np.isfinite(_of_length(weight, n_items)) & (weight >= 0)).all():
+            raise ValueError("an unobserved pair of each item must have a weight of zero or more.")
+        reason = str(stored.facts["stop_reason"])
+        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, weight, history, reason)
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
@@ -265,12 +284,7 @@ class FactorizationReader(VectorReader):
         self.by_user = list(context) == [UserId()]
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
-        if len(contexts) != 1:
-            raise ValueError(
-                f"{type(self.model).__name__} takes one recipe with a single level per context, such as [UserId()], got the fields "
-                f"{', '.join(contexts)}. Use FM or MFSI for several."
-            )
-        levels = _levels(contexts, self.model)[0]
+        levels = _single_level(contexts, self.model)
         self.rows = np.full(levels.n + 1, -1)
         self.rows[levels.codes] = np.arange(len(levels))
         self.model.fit(feedback, **options)  # type: ignore[attr-defined]
@@ -290,7 +304,7 @@ class FactorizationReader(VectorReader):
 
     def equations(self, past: Past) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the best row of someone who has seen this, the item side held: A, the right side and L2 (:mod:`everypair.foldin`)."""
-        loss = self.loss("context", self.psi)
+        loss = self.context_loss()
         strength = self.towers["context"].parameters["W"].parts[0].strength
         return *loss.equations(past), loss.penalty(past, strength)
 
@@ -370,7 +384,7 @@ class CountReader(Reader):
 
 
 class CoViewReader(CountReader):
-    """The previous item."""
+    """The previous item, or another level."""
 
     @property
     def state(self) -> Any:
@@ -378,14 +392,17 @@ class CoViewReader(CountReader):
 
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
-        if list(context) != [Previous()]:
-            raise ValueError(f"CoView takes context=[Previous()], got {list(context)}.")
+        if list(context) == [UserId()]:
+            raise ValueError("CoView takes context=[Previous()], or an attribute: a user comes back to few items alone.")
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
-        self.model.fit(feedback, contexts=contexts["previous"].codes)
+        self.model.fit(feedback, contexts=self._level(contexts))
+
+    def _level(self, columns: Columns) -> np.ndarray:
+        return _single_level(columns, self.model).codes
 
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
-        previous, n_items = asked.columns["previous"].codes, self.model.counts_.shape[1]
+        previous, n_items = self._level(asked.columns), self.model.counts_.shape[1]
         return Plain(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
     def stored(self) -> Stored:
@@ -444,6 +461,16 @@ def _levels(columns: Columns, model: Any) -> list[Levels]:
         if not isinstance(column, Levels):
             raise ValueError(f"{type(model).__name__} takes one level per context and recipe; {name!r} is not one. Use FM or MFSI.")
     return list(columns.values())
+
+
+def _single_level(columns: Columns, model: Any) -> Levels:
+    """The only column."""
+    if len(columns) != 1:
+        raise ValueError(
+            f"{type(model).__name__} takes one recipe with a single level per context, got the fields {', '.join(columns)}. "
+            f"Use FM or MFSI for several."
+        )
+    return _levels(columns, model)[0]
 
 
 def _of_rows(tower: Tower) -> Embedding | None:

@@ -154,7 +154,7 @@ class Recommender:
         training = Training.of(dataset, by_user)
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
-        training = training.merged(contexts)
+        training = training.merged(contexts, weigh=getattr(self.model, "combinations", "observed") != "all")
         catalogue = ItemColumns(items, self.item, dataset)
         columns, own_items = contexts.columns(training.moments), catalogue()
         if isinstance(read, VectorReader):

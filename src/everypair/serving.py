@@ -155,13 +155,20 @@ class Training:
         feedback = Feedback(unit, item, 1.0, alpha, (len(moments), dataset.n_items), duplicates="sum")
         return cls(moments, feedback, np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items))
 
-    def merged(self, contexts: Description) -> Training:
-        """With contexts of the same features as one, which weighs as many as they are: the loss is the same."""
+    def merged(self, contexts: Description, weigh: bool = True) -> Training:
+        """With contexts of the same features as one, which weighs as many as they are: the loss is the same.
+
+        Without ``weigh`` it weighs one, as every combination does where all of them are contexts, whether or not they were met.
+        """
         groups = contexts.groups(self.moments)
         if groups is None or int(groups.max()) + 1 == len(groups):
             return self
         first = np.unique(groups, return_index=True)[1]
-        return Training(self.moments.take(first), self.feedback.merge_contexts(groups), self.popularity)
+        if weigh:
+            return Training(self.moments.take(first), self.feedback.merge_contexts(groups), self.popularity)
+        pairs, shape = self.feedback, (len(first), self.feedback.n_items)
+        feedback = Feedback(groups[pairs.rows], pairs.by_context.indices, 1.0, pairs.alpha, shape, duplicates="sum")
+        return Training(self.moments.take(first), feedback, self.popularity)
 
 
 @dataclass(frozen=True)

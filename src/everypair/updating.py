@@ -79,10 +79,16 @@ def _moved(reader: VectorReader, served: Served, index: Mapping[str, np.ndarray]
         reader.tower_columns(columns),
         parameters,
         model.unobserved_weight_,
+        _weight_of(model.item_weight_, index["items"]),
         model.history_,
         model.stop_reason_,
     )
     return other
+
+
+def _weight_of(before: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
+    """What unobserved pairs of items weigh, those of new ones (-1) like those of the least popular."""
+    return None if before is None else np.append(before, before.min())[index]
 
 
 def update(served: Served, dataset: Dataset, changed: Changed) -> Served:
@@ -139,7 +145,7 @@ def _fold_users(served: Served, reader: VectorReader, users: np.ndarray) -> None
     names = list(served.contexts.fields)
     column = reader.column_of("user", names)
     columns = dict(reader.tower_columns({"context": served.contexts.columns(moments)}).get("context") or {})
-    loss = reader.loss("context", reader.psi)
+    loss = reader.context_loss()
     shift = int(isinstance(reader, TensorReader))
     _fold(reader, "context", column, users + shift, columns, owners, Pairs.by_context(training.feedback), loss)
     reader.settle()
@@ -162,7 +168,7 @@ def _fold_items(served: Served, reader: VectorReader, items: np.ndarray) -> None
     pairs = _of_items(Pairs.by_item(chosen.feedback), items)
     catalogue = reader.catalogue()
     columns = {} if catalogue is None else {name: take_rows(column, items) for name, column in catalogue.items()}
-    _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.loss("item", phi))
+    _fold(reader, "item", "item", items, columns, np.arange(len(items) + 1), pairs, reader.item_loss(phi, items))
     reader.forget_items()
     reader.settle()
 

@@ -140,8 +140,8 @@ def _text(contents: dict[str, Any]) -> str:
 
 
 def _toml(contents: dict[str, Any]) -> str:
-    from everypair.cli.notation import as_text, model_settings, toml
     from everypair.configuration import built
+    from everypair.notation import as_text, model_settings, toml
 
     made = {name: built(value) for name, value in contents["configuration"].items()}
     recipes = {name: [as_text(recipe) for recipe in made[name]] for name in ("context", "item")}

@@ -34,7 +34,7 @@ def dataset(ctx: click.Context) -> Dataset:
 
 def recommender(ctx: click.Context) -> Recommender:
     """The model and its recipes, not fitted."""
-    from everypair.cli.notation import MODELS
+    from everypair.notation import MODELS
 
     options = section_of(ctx, "model")
     name = options.pop("name", "fm")

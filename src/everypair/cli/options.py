@@ -52,7 +52,7 @@ class Recipe(click.ParamType):
     name = "recipe"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from everypair.cli.notation import recipe
+        from everypair.notation import recipe
 
         try:
             return recipe(value) if isinstance(value, str) else value
@@ -78,7 +78,7 @@ class Setting(click.ParamType):
     name = "value"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from everypair.cli.notation import setting
+        from everypair.notation import setting
 
         return setting(value) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
@@ -106,7 +106,7 @@ class ModelCommand(click.Command):
 @cache
 def model_options() -> list[click.Parameter]:
     """An option for every argument of any model, with the words of its docstring."""
-    from everypair.cli.notation import MODELS
+    from everypair.notation import MODELS
 
     taken: dict[str, dict[str, Any]] = {}
     for model, cls in MODELS.items():

@@ -17,7 +17,7 @@ from everypair.data import Dataset
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
-LOSS = {"unobserved_weight": WEIGHT, "regularization": L2, "regularization_exponent": 0.0}
+LOSS = {"unobserved_weight": WEIGHT, "regularization": L2, "regularization_exponent": 0.0, "popularity_exponent": 0.0}
 EPOCHS = 2  # that are compared with those of the slow way
 SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.parallel)
 

@@ -84,7 +84,7 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
 
 def _dimension(text: str) -> tuple[str, Any]:
     """``factors=16,32`` and ``unobserved_weight=0.01:1`` as choices and a range."""
-    from everypair.cli.notation import setting
+    from everypair.notation import setting
 
     name, equals, values = text.partition("=")
     if not equals or not values:
@@ -111,7 +111,7 @@ def _cell(value: Any) -> str:
 
 def _toml(ctx: click.Context, recommender: Any, out: Path) -> str:
     """What ``fit`` takes, with paths as seen from that file."""
-    from everypair.cli.notation import as_text, model_settings, toml
+    from everypair.notation import as_text, model_settings, toml
 
     data = section_of(ctx, "data")
     if "interactions" not in data:  # a published split: all of it, or part of it, is for whoever fits to say

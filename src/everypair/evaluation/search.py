@@ -4,7 +4,8 @@ What matters most is the weight :math:`\alpha_0` of unobserved pairs and L2. Wit
 (``regularization_exponent=1``), the weight of a row is its observed pairs and :math:`\alpha_0` times all its pairs, so that the
 best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that depend less on each other:
 :math:`\alpha_0`, and the *shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed
-one. It is L2 in units of observed pairs.
+one. It is L2 in units of observed pairs. The weight, too, can be given in such units, which are alike for data of all sizes: all
+pairs together, :math:`\alpha_0 P`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from everypair.models.tower_model import AUTO, auto_weight
 from everypair.recommender import Recommender
 from everypair.solver import DivergedError
 
-SHRINKAGE = "shrinkage"
+WEIGHT, SHRINKAGE, ALL_PAIRS = "unobserved_weight", "shrinkage", "all_pairs"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def search(
     make : callable
         From settings to a recommender, which has a model with the largest number of epochs.
     space : mapping of names to (low, high)
-        Arguments of the model; "shrinkage" (see above) stands for ``regularization``, and goes with ``unobserved_weight``.
+        Arguments of the model; "all_pairs" (see above) stands for ``unobserved_weight``, and "shrinkage", which goes with either,
+        for ``regularization``.
     split : Split
     metric : str
     trials : int
@@ -83,13 +85,13 @@ def search(
     for name, bounds in space.items():
         if not isinstance(bounds, Sequence) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < np.inf:
             raise ValueError(f"space[{name!r}] must be (low, high) with 0 < low <= high, got {bounds!r}.")
-    if SHRINKAGE in space and "unobserved_weight" not in space:
-        raise ValueError(f"{SHRINKAGE!r} goes with 'unobserved_weight': give both.")
+    if SHRINKAGE in space and space.keys().isdisjoint((WEIGHT, ALL_PAIRS)):
+        raise ValueError(f"{SHRINKAGE!r} goes with {WEIGHT!r} or {ALL_PAIRS!r}: give both.")
     random = np.random.default_rng(seed)
     low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
     explored = 1 + trials // 2
     points = [(low + high) / 2, *(low + (high - low) * qmc.Halton(len(space), rng=seed).random(explored - 1))]
-    pairs = make({}).pairs_per_event(split.train) if SHRINKAGE in space else 0.0
+    pairs = 0.0 if space.keys().isdisjoint((SHRINKAGE, ALL_PAIRS)) else make({}).pairs_per_event(split.train)
     found, best = Found(), points[0]
     for number in range(trials):
         if number < explored:
@@ -109,8 +111,10 @@ def search(
 def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
     """The arguments of the model that a point of a space stands for, with three digits; ``pairs`` for each event."""
     made = dict(point)
+    if ALL_PAIRS in made:
+        made[WEIGHT] = made.pop(ALL_PAIRS) / pairs
     if SHRINKAGE in made:
-        weight = auto_weight(pairs) if made["unobserved_weight"] == AUTO else made["unobserved_weight"]
+        weight = auto_weight(pairs) if made[WEIGHT] == AUTO else made[WEIGHT]
         made["regularization"] = made.pop(SHRINKAGE) / (1 + weight * pairs)
     return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
 

@@ -26,7 +26,7 @@ from everypair.rows import Levels, one_hot
 CONTEXTS: dict[str, list[Recipe]] = {
     "P": [Previous()],
     "A+P+U": [Attributes(), Previous(), UserId()],
-    "A+P+H": [Attributes(), Previous(), History()],
+    "A+P+H": [Attributes(), Previous(), History(decay=1.0)],
 }
 PAPER_USERS, PAPER_ITEMS = 200_000, 68_000
 EVENTS_PER_USER = 20
@@ -142,7 +142,12 @@ def _problems(events: int, catalogue: list[int], seed: int) -> Iterator[tuple[st
 
 def machine(factors: int) -> FM:
     """The model that both train."""
-    loss: dict[str, Any] = {"unobserved_weight": 0.01, "regularization": 0.1, "regularization_exponent": 0.0}
+    loss: dict[str, Any] = {
+        "unobserved_weight": 0.01,
+        "regularization": 0.1,
+        "regularization_exponent": 0.0,
+        "popularity_exponent": 0.0,
+    }
     return FM(factors, epochs=1, n_threads=1, rotate=False, **loss)
 
 

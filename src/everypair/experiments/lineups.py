@@ -24,12 +24,12 @@ class Contender(NamedTuple):
     tuned: bool
 
     def recipes(self, attributes: Sequence[str]) -> list[Recipe]:
-        known: dict[str, Recipe] = {"A": Attributes(*attributes), "P": Previous(), "H": History(), "U": UserId()}
+        known: dict[str, Recipe] = {"A": Attributes(*attributes), "P": Previous(), "H": History(decay=1.0), "U": UserId()}
         return [known[letter] for letter in self.letters.split("+")]
 
     def make(self, attributes: Sequence[str], factors: int, epochs: int, **settings: float) -> Recommender:
         """A recommender that is not fitted yet."""
-        tower = {"epochs": epochs, "regularization_exponent": 1.0, **settings}
+        tower = {"epochs": epochs, "regularization_exponent": 1.0, "popularity_exponent": 0.0, **settings}
         models: dict[str, Model] = {"Popularity": Popularity(), "Coview": CoView()}
         model = models.get(self.name) or (MF if self.name == "iCD-MF" else FM)(factors, **tower)
         return Recommender(model, context=self.recipes(attributes))

@@ -12,15 +12,28 @@ from everypair.kernels.jit import kernel, pick
 
 
 @kernel
+def run_on(total, decay, change):
+    """A sum that runs on: never fused, so that whoever adds it up, by whatever kernel, gets the same bits."""
+    return decay * total + change
+
+
+@kernel
+def weighed(weight, value):
+    """Their product, likewise."""
+    return weight * value
+
+
+@kernel
 def running(start, stop, bounds, items, v, decay, last, enter, leave, out):
     """``out[p]``: the weighted sum of ``v`` over the items up to position p, ``R(p) = decay R(p - 1) + enter v - leave v``."""
     for s in range(start, stop):
         total = np.float64(0.0)
         for p in range(bounds[s], bounds[s + 1]):
-            total = decay * total + pick(enter, p) * v[items[p]]
+            change = weighed(pick(enter, p), v[items[p]])
             q = p - last
             if q >= bounds[s]:
-                total -= pick(leave, q) * v[items[q]]
+                change -= weighed(pick(leave, q), v[items[q]])
+            total = run_on(total, decay, change)
             out[p] = total
 
 

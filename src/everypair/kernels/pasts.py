@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everypair.kernels.history import run_on, weighed
 from everypair.kernels.jit import fill, leaf, pick
 from everypair.kernels.levels import move_machine
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
@@ -48,10 +49,10 @@ def forward(pasts, x, s, v, out):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            change = pick(x.enter, begin + n) * v[items[n]]
+            change = weighed(pick(x.enter, begin + n), v[items[n]])
             if n >= x.last:
-                change -= pick(x.leave, begin + n - x.last) * v[items[n - x.last]]
-            total = x.decay * total + change
+                change -= weighed(pick(x.leave, begin + n - x.last), v[items[n - x.last]])
+            total = run_on(total, x.decay, change)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
 
@@ -90,14 +91,14 @@ def forward_both(pasts, x, x2, s, v, out, out2):
     for c in range(len(count)):
         for n in range(done, count[c]):
             i = items[n]
-            change = pick(x.enter, begin + n) * v[2 * i]
-            change2 = pick(x2.enter, begin + n) * v[2 * i + 1]
+            change = weighed(pick(x.enter, begin + n), v[2 * i])
+            change2 = weighed(pick(x2.enter, begin + n), v[2 * i + 1])
             if n >= x.last:
                 k = items[n - x.last]
-                change -= pick(x.leave, begin + n - x.last) * v[2 * k]
-                change2 -= pick(x2.leave, begin + n - x.last) * v[2 * k + 1]
-            total = x.decay * total + change
-            total2 = x2.decay * total2 + change2
+                change -= weighed(pick(x.leave, begin + n - x.last), v[2 * k])
+                change2 -= weighed(pick(x2.leave, begin + n - x.last), v[2 * k + 1])
+            total = run_on(total, x.decay, change)
+            total2 = run_on(total2, x2.decay, change2)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
         out2[c] = total2 * x2.scale[min(count[c], x.last)]

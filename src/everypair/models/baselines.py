@@ -12,6 +12,8 @@ from everypair.feedback import Feedback, as_feedback
 from everypair.models.base import Model
 from everypair.ranking import Plain, Scores
 
+MOST_LEVELS = 2**28  # that contexts of CoView may have; more would be raw ids, which want more memory than there is
+
 
 class Popularity(Model):
     """The same items for everyone: an item's score is the sum of ``alpha y`` over its observed pairs.
@@ -44,7 +46,8 @@ class CoView(Model):
     """The most frequent next item given the previous one; popularity decides ties, and where nothing is known.
 
     A pair's score is the sum of ``alpha y`` over the observations of the item after the same previous item, plus the item's
-    share of all observations, scaled to less than the smallest difference of two such sums.
+    share of all observations, scaled to less than the smallest difference of two such sums. Any other column of levels can take
+    the place of the previous item: the most frequent tags of a film, the most bought of a shop.
 
     Examples
     --------
@@ -62,10 +65,10 @@ class CoView(Model):
         ----------
         feedback : Feedback or scipy sparse matrix
         contexts : array of integers, optional
-            The previous item of each context, -1 for none. None: the context is the previous item.
+            The previous item (or level) of each context, counted from 0; -1 for none. None: the context is the previous item.
         """
         feedback = as_feedback(feedback)
-        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, *feedback.shape)
+        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, feedback.n_contexts)
         rows = previous[feedback.rows] + 1  # row 0: no previous item
         b = np.broadcast_to(feedback.b, len(feedback))
         shape = (int(previous.max()) + 2, feedback.n_items)
@@ -103,11 +106,11 @@ def _popularity(feedback: Feedback) -> np.ndarray:
     return np.bincount(feedback.by_context.indices, b, feedback.n_items)
 
 
-def _previous(contexts: Any, n_contexts: int, n_items: int) -> np.ndarray:
+def _previous(contexts: Any, n_contexts: int) -> np.ndarray:
     array = check.array("contexts", contexts)
     if array.ndim != 1 or len(array) != n_contexts:
         raise ValueError(f"contexts must give one previous item per context ({n_contexts}), got shape {array.shape}.")
     if array.dtype.kind not in "iu":
         raise TypeError(f"contexts must hold integers, got dtype {array.dtype}.")
-    check.refuse("contexts", (array < -1) | (array >= n_items), array, f"be an item (below {n_items}), or -1 for none")
+    check.refuse("contexts", (array < -1) | (array >= MOST_LEVELS), array, f"be a level (below {MOST_LEVELS:,}), or -1 for none")
     return array.astype(np.int64)

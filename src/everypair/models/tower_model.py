@@ -64,6 +64,9 @@ class TowerModel(Model):
         :math:`\lambda`. A dict gives one per name of a parameter, per field, or per "name.field", and a "default".
     regularization_exponent : float
         A row's L2 weight is :math:`\lambda` times its weight in the loss to this power: 0 is plain L2, 1 frequency scaling.
+    popularity_exponent : float
+        An unobserved pair weighs in proportion to how often its item was observed, to this power; the sum stays the same. 0: all
+        weigh the same. Not to have chosen what many choose tells more of someone than not to have chosen what few know of.
     epochs : int
         Sweeps over all parameters of both sides.
     tol : float
@@ -101,6 +104,8 @@ class TowerModel(Model):
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
     unobserved_weight_ : float
         The weight that was used.
+    item_weight_ : array or None
+        What it is multiplied by for each item (the feedback's ``item_weight``, and ``popularity_exponent``); None: by one.
     stop_reason_ : str
         "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed or a checkpoint could
         not be written.
@@ -109,6 +114,7 @@ class TowerModel(Model):
     unobserved_weight: float | str = 0.01
     regularization: Any = 0.01
     regularization_exponent: float = 0.0
+    popularity_exponent: float = 0.0
     epochs: int = 16
     tol: float = 0.0
     step_size: float = 1.0
@@ -159,7 +165,7 @@ class TowerModel(Model):
                     history += found.history
                 self._towers = solver.towers
                 self._fitted_shape = feedback.shape
-                self.unobserved_weight_ = solver.objective.alpha0
+                self.unobserved_weight_, self.item_weight_ = solver.objective.alpha0, solver.objective.feedback.item_weight
                 self.history_ = history
                 self.stop_reason_ = "running"
                 if found is not None and remembers is not None:
@@ -200,6 +206,8 @@ class TowerModel(Model):
         fixed: Mapping[str, Any] | None = None,
     ) -> ICD:
         """Both towers with their start values, the objective, and the solver that alternates between them."""
+        exponent = check.number("popularity_exponent", self.popularity_exponent, low=0.0)
+        feedback = feedback.by_popularity(exponent)
         plan = self._plan(self._alpha0(feedback))
         towers = assemble(*self._sides(contexts, items), feedback, contexts, items, plan)
         if plan.start.later:
@@ -217,6 +225,7 @@ class TowerModel(Model):
         columns: Mapping[str, Any],
         parameters: Mapping[str, np.ndarray],
         alpha0: float,
+        item_weight: np.ndarray | None,
         history: list[Epoch],
         reason: str,
     ) -> Self:
@@ -227,7 +236,8 @@ class TowerModel(Model):
         """
         contexts, items = columns.get("context"), columns.get("item")
         self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(alpha0), parameters)
-        self._fitted_shape, self.unobserved_weight_, self.history_, self.stop_reason_ = shape, alpha0, history, reason
+        self._fitted_shape, self.unobserved_weight_, self.item_weight_ = shape, alpha0, item_weight
+        self.history_, self.stop_reason_ = history, reason
         return self
 
     def _alpha0(self, feedback: Feedback) -> float:

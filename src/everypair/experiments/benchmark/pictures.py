@@ -76,7 +76,8 @@ def lines(title: str, across: str, up: str, series: Sequence[Line], log: tuple[b
 
 def bars(title: str, series: Sequence[Bar]) -> str:
     """Figures beside each other, ours in a colour of their own."""
-    names, row, top = 250, 26, 40
+    row, top = 26, 40
+    names = min(max(int(7 * max(len(bar.name) for bar in series)) + 30, 120), 400)
     height, longest = top + row * len(series) + 12, max(bar.value for bar in series) or 1.0
     parts = [
         STYLE,

@@ -22,7 +22,9 @@ class Unit(NamedTuple):
 
     @property
     def title(self) -> str:
-        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in self.arguments.values())
+        """Numbers and texts among the arguments."""
+        told = (value for value in self.arguments.values() if isinstance(value, int | float | str))
+        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in told)
 
 
 class Store:

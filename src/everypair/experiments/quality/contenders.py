@@ -6,25 +6,44 @@ from collections.abc import Mapping
 from typing import Any
 
 from everypair import models
-from everypair.cli.notation import recipe
 from everypair.contexts import History, Recipe
+from everypair.experiments.quality.problems import TAGGED
+from everypair.models.base import Model
+from everypair.notation import recipe
 from everypair.recommender import Recommender
+from everypair.towers import Concat, Embedding
 
 ITEM = ("item",)
+COUNTED = ("Popularity", "CoView")  # they have no settings
 
 
 def make(settings: Mapping[str, Any]) -> Recommender:
     """A recommender that is not fitted yet.
 
-    ``model`` is the name of its class, ``context`` and ``item`` are recipes as the command line has them; "history" means the last
-    ``last`` items (None: all), whose weight falls by ``fade`` with every later one. All else are arguments of the model.
+    ``model`` is the name of its class (or "PITF"), ``context`` and ``item`` are recipes as the command line has them; in "history"
+    the last ``last`` items count, with a weight that falls by ``fade`` with every later one. All else are arguments of the model.
     """
     arguments = dict(settings)
     name, context, item = arguments.pop("model"), arguments.pop("context"), arguments.pop("item", ITEM)
-    history = History(last=arguments.pop("last", None), decay=1.0 - arguments.pop("fade", 0.0))
-    if name == "Popularity":  # it has no settings
-        arguments = {}
-    return Recommender(getattr(models, name)(**arguments), _recipes(context, history), _recipes(item, history))
+    past: dict[str, Any] = {"last": arguments.pop("last", None)}
+    if "fade" in arguments:
+        past["decay"] = 1.0 - arguments.pop("fade")
+    history = History(**past)
+    return Recommender(_model(name, arguments), _recipes(context, history), _recipes(item, history))
+
+
+def _model(name: str, arguments: dict[str, Any]) -> Model:
+    if name in COUNTED:
+        return getattr(models, name)()
+    if name == "PITF":
+        return pairwise(**arguments)
+    return getattr(models, name)(**arguments)
+
+
+def pairwise(factors: int = 64, **arguments: Any) -> models.Separable:
+    """Pairwise interaction tensor factorization: ``s(user, movie, tag) = <u_user, a_tag> + <v_movie, b_tag>``."""
+    context = Concat(Embedding(factors, "user"), Embedding(factors, TAGGED))
+    return models.Separable(context=context, item=Embedding(2 * factors), **arguments)
 
 
 def _recipes(texts: Any, history: History) -> list[Recipe]:

@@ -17,11 +17,14 @@ from everypair.data import Dataset
 from everypair.datasets import parquet
 from everypair.evaluation import LeaveLast, Queries, Split, given
 from everypair.evaluation.splits import PART, of_events
+from everypair.moments import Moments
 from everypair.ranking import Lists
 
+TAGGED = "movie"  # what a tag was given to
 NEGATIVES = 99  # of each query, where the published test has as many
 TUNE_SHARE = 0.1
 TUNED_EVENTS = 0.05  # of all that are trained on
+HELD_ACTS = 0.1  # of all for the test, and of the others to tune on
 OF_ITEMS = ("cost", "genre")  # columns of events that describe items
 
 
@@ -83,6 +86,33 @@ def contexts(folder: Path, seed: int) -> Problem:
         for kept in ((number == 0) & ~tuned, number == 0)
     ]
     return Problem(*splits, exclude_seen=not again)
+
+
+def acts(folder: Path, seed: int) -> Problem:
+    """Tags that users gave to items: a context is a user and an item, what is ranked are tags.
+
+    Whole acts of tagging are held out, all tags of a user for an item together: a tenth of them for the test, a tenth of the others
+    to tune on. Each is a query. A user gives a tag more than once: none is left out of the ranking.
+    """
+    table = pq.read_table(folder / "tags.parquet").select(["user", "item", "tag"]).rename_columns(["user", TAGGED, "tag"])
+    dataset = Dataset(table, item="tag")
+    tagged = np.unique(dataset.event_table[TAGGED].to_numpy(), return_inverse=True)[1]
+    act = np.unique(dataset.user.astype(np.int64) * (int(tagged.max()) + 1) + tagged, return_inverse=True)[1]
+    n_acts, random = int(act.max()) + 1, np.random.default_rng(0)  # the test is the same for all seeds
+    tested = random.random(n_acts) < HELD_ACTS
+    tuned = ~tested & (np.random.default_rng([seed, 1]).random(n_acts) < HELD_ACTS)
+    tune, test = (_asked(dataset, act, held) for held in (tuned, tested))
+    splits = [Split("acts", dataset.subset(~held[act]), tune, test) for held in (tested | tuned, tested)]
+    return Problem(*splits, exclude_seen=False)
+
+
+def _asked(dataset: Dataset, act: np.ndarray, held: np.ndarray) -> Queries:
+    """A query for each act that is held out, with all its tags."""
+    events = np.flatnonzero(held[act])
+    events = events[np.argsort(act[events], kind="stable")]
+    _, first, counts = np.unique(act[events], return_index=True, return_counts=True)
+    moments = Moments.of_events(dataset, events[first])
+    return Queries(moments, moments.user, np.append(0, np.cumsum(counts)), dataset.item[events].astype(np.int64))
 
 
 def _constant(table: pa.Table, key: str, name: str) -> bool:

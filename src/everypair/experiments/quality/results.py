@@ -12,10 +12,12 @@ from everypair.experiments.benchmark.pictures import Bar, bars
 from everypair.experiments.benchmark.process import Remote
 from everypair.experiments.benchmark.store import Store, Unit
 from everypair.experiments.quality import rows
-from everypair.experiments.quality.rows import Contender, Row
+from everypair.experiments.quality.rows import FEWER, Contender, Row, Variant
 
 SECTION = "quality"
 STRUCTURE = ("model", "context", "item")  # what a user who tunes nothing says
+
+Settings = Callable[[], dict[str, Any]]
 
 
 class Setup(NamedTuple):
@@ -33,24 +35,30 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
     found = []
     for row in setup.rows:
         common, trials = {"row": row.name, "threads": setup.threads}, setup.trials or row.trials
+        tunings: list[Settings] = []
         for contender in row.contenders:
             named = {**common, "contender": contender.name}
-            tuned = {**named, "what": "tuned", "trials": trials}
-            found.append(Unit(tuned, _tuning(setup, row, contender, trials)))
-            of_seeds = {**named, "what": "test", "trials": trials, "seeds": setup.seeds}
-            found.append(Unit(of_seeds, _fits(setup, row, _stored(store, tuned), range(setup.seeds))))
+            searched = {"trials": trials, "epochs": row.epochs, "settings": contender.settings, "space": contender.space}
+            tuned = {**named, "what": "tuned", **searched}
+            found.append(Unit(tuned, _tuning(setup, row, lambda fixed=contender.settings: fixed, contender.space, trials)))
+            tunings.append(_stored(store, tuned))
+            of_seeds = {**named, "what": "test", **searched, "seeds": setup.seeds}
+            seeds = range(setup.seeds if contender.space else 1)  # counts are the same from all
+            found.append(Unit(of_seeds, _fits(setup, row, tunings[-1], seeds)))
             if not contender.untuned:
                 continue
             default = {name: contender.settings[name] for name in STRUCTURE if name in contender.settings}
-            found.append(Unit({**named, "what": "default"}, _fits(setup, row, lambda default=default: default, [0])))
-        first = {**common, "contender": row.contenders[0].name, "trials": trials}
-        for name, changes in row.variants.items():
-            settings = _changed(_stored(store, {**first, "what": "tuned"}), changes)
-            found.append(Unit({**first, "what": "variant", "variant": name}, _fits(setup, row, settings, [0])))
+            untuned = {**named, "what": "default", "settings": default}
+            found.append(Unit(untuned, _fits(setup, row, lambda default=default: default, [0])))
+        first = row.contenders[0]
+        for name, variant in row.variants.items():
+            of = {**common, "contender": first.name, "what": "variant", "variant": name, "settings": first.settings}
+            of |= {"space": first.space, "trials": trials, **variant._asdict()}
+            found.append(Unit(of, _varied(setup, row, tunings[0], variant, min(trials, FEWER))))
     return [(SECTION, unit) for unit in found]
 
 
-def _stored(store: Store, arguments: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+def _stored(store: Store, arguments: dict[str, Any]) -> Settings:
     """The settings that tuning found, once it is done."""
 
     def settings() -> dict[str, Any]:
@@ -61,24 +69,28 @@ def _stored(store: Store, arguments: dict[str, Any]) -> Callable[[], dict[str, A
     return settings
 
 
-def _changed(settings: Callable[[], dict[str, Any]], changes: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+def _varied(setup: Setup, row: Row, settings: Settings, variant: Variant, trials: int) -> Settings:
+    """A fit with other settings, some of them tuned anew."""
+
     def changed() -> dict[str, Any]:
-        tuned, times = settings(), changes.get("times", {})
-        others = {name: value for name, value in changes.items() if name != "times"}
-        return {**tuned, **{name: tuned[name] * factor for name, factor in times.items()}, **others}
+        tuned = settings()
+        return {**tuned, **{name: tuned[name] * factor for name, factor in variant.times.items()}, **variant.changes}
 
-    return changed
+    def again() -> dict[str, Any]:
+        return _tuning(setup, row, changed, variant.space, trials)()["settings"]
+
+    return _fits(setup, row, again if variant.space else changed, [0])
 
 
-def _tuning(setup: Setup, row: Row, contender: Contender, trials: int) -> Callable[[], dict[str, Any]]:
+def _tuning(setup: Setup, row: Row, settings: Settings, space: dict[str, Any], trials: int) -> Settings:
     def measure() -> dict[str, Any]:
         with _process(setup, row) as remote:
-            return remote.call("tune", contender=contender.name, trials=trials, seed=0)
+            return remote.call("tune", settings=settings(), space=space, trials=trials, seed=0)
 
     return measure
 
 
-def _fits(setup: Setup, row: Row, settings: Callable[[], dict[str, Any]], seeds: Sequence[int]) -> Callable[[], dict[str, Any]]:
+def _fits(setup: Setup, row: Row, settings: Settings, seeds: Sequence[int]) -> Settings:
     """Fits that differ in nothing but the seed, each in a process of its own."""
 
     def measure() -> dict[str, Any]:
@@ -102,12 +114,12 @@ def part(entries: list[dict[str, Any]]) -> Part:
     """Each data set: ours beside theirs, and what each ingredient brings."""
     told = Part("Published results")
     told.say(
-        "Settings are tuned on data held out of the training part (where the last events are the test, on the one before, which is",
-        "never trained on and known at the test), by a small search (`everypair.evaluation.search`) for the metric that is named,",
-        "with the number of epochs found along the way. With these settings a model is fitted from several seeds and judged by the",
-        "test part: figures are means, and in brackets are the smallest and the largest. *Untuned* is the same model and recipes",
-        "with nothing else said. Seconds are those of a fit, from the table of events to the model, compilation apart; memory is",
-        "the peak of its process.",
+        "`everypair benchmark quality --data DIR`, where DIR has a folder for each data set. Settings are tuned on data held out",
+        "of the training part, by a small search (`everypair.evaluation.search`) for the metric that is named, with the number of",
+        "epochs found along the way; nothing is chosen by the test part. With these settings a model is fitted from several seeds",
+        "on the whole training part and judged by the test part: figures are means, in brackets the smallest and the largest.",
+        "*Untuned* is the same model and recipes with nothing else said. Figures of others are as they printed them. Seconds are",
+        "those of a fit, from the table of events to the model, compilation apart; memory is the peak of its process.",
     )
     for row in rows.ROWS:
         own = [entry for entry in entries if entry["arguments"]["row"] == row.name]
@@ -118,20 +130,21 @@ def part(entries: list[dict[str, Any]]) -> Part:
 
 def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
     told.say(f"### {row.name}")
+    told.say(row.protocol, *_evaluated(entries))
     lines = [[name, *(f"{x:.4f}" if x is not None else "" for x in figures), "", ""] for name, figures in row.published.items()]
     at = row.metrics.index(row.tuned)
     shown = [Bar(name, x, ours=False) for name, figures in row.published.items() if (x := figures[at]) is not None]
     settings = []
     for contender in row.contenders:
-        for what, label in (("test", ""), ("default", ", untuned (k = 64)")):
+        for what, label in (("test", contender.name), ("default", untuned(contender))):
             for entry in _of(entries, what, contender.name):
-                name, result = f"**{contender.name}{label}**", entry["result"]
-                lines.append([name, *_line(row.metrics, result["fits"])])
-                shown.append(Bar(contender.name + label, _mean(result["fits"], row.tuned), ours=True))
-                if what == "test":
-                    settings.append(f"{contender.name}: {_listed(result['settings'], result['fits'][0]['epochs'])}.")
-                    if contender is row.contenders[0]:
-                        _aim(told, row, result["fits"])
+                result = entry["result"]
+                lines.append([f"**{label}**", *_line(row.metrics, result["fits"])])
+                shown.append(Bar(label, _mean(result["fits"], row.tuned), ours=True))
+                if what == "test" and contender.space:
+                    settings.append(f"{contender.name}: {_listed(result['settings'])}.")
+                if what == "test" and contender is row.contenders[0]:
+                    _aim(told, row, result["fits"])
     told.table(["", *row.metrics, "seconds", "memory"], lines)
     told.say(f"Tuned for {row.tuned}.", *settings)
     told.picture(
@@ -143,7 +156,8 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
     base = _of(entries, "test", row.contenders[0].name)
     if variants and base:
         told.say(
-            "What each ingredient brings: the first model again, with its settings but for what is named, from the first seed."
+            "What each ingredient brings: the first model again, with its settings but for what is named, from the first seed.",
+            "Where it says so, settings that depend on the change were tuned anew.",
         )
         whole = _mean(base[0]["result"]["fits"][:1], row.tuned)
         changed = [
@@ -155,6 +169,11 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
             for e in variants.values()
         ]
         told.table(["", *row.metrics, "seconds", f"{row.tuned}, change"], changed)
+
+
+def untuned(contender: Contender) -> str:
+    """Its name where nothing was tuned."""
+    return f"{contender.name.partition(', k = ')[0]}, untuned (k = 64)"
 
 
 def _of(entries: list[dict[str, Any]], what: str, contender: str) -> list[dict[str, Any]]:
@@ -176,9 +195,15 @@ def _line(metrics: Sequence[str], fits: list[dict[str, Any]]) -> list[str]:
     return [*cells, figure(seconds), megabytes(max(fit["memory"] for fit in fits))]
 
 
-def _listed(settings: dict[str, Any], epochs: int) -> str:
-    hidden = {*STRUCTURE, "n_threads", "factors", "epochs"}
-    return ", ".join([*(f"{name} {value:g}" for name, value in settings.items() if name not in hidden), f"{epochs} epochs"])
+def _evaluated(entries: list[dict[str, Any]]) -> list[str]:
+    """How many queries were asked, and which were not."""
+    fits = [fit for entry in entries for fit in entry["result"].get("fits", [])]
+    return [f"{fits[-1]['queries']:,} queries.", *fits[-1]["notes"]] if fits and "queries" in fits[-1] else []
+
+
+def _listed(settings: dict[str, Any]) -> str:
+    hidden = {*STRUCTURE, "n_threads", "factors", "combinations"}
+    return ", ".join(f"{name} {value:g}" for name, value in settings.items() if name not in hidden)
 
 
 def _aim(told: Part, row: Row, fits: list[dict[str, Any]]) -> None:

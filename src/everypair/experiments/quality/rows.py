@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from everypair.experiments.quality import problems
-from everypair.experiments.quality.problems import Problem
+from everypair.experiments.quality.problems import TAGGED, Problem
+
+Space = dict[str, tuple[float, float]]
 
 # Ranges in which settings are looked for (see everypair.evaluation.search).
-PAIRS = {"unobserved_weight": (0.002, 1.0), "shrinkage": (0.01, 0.5)}
-CONTEXTS = {"unobserved_weight": (0.0005, 0.5), "shrinkage": (0.005, 0.3)}
-EVENTS = {"unobserved_weight": (0.0001, 0.05), "shrinkage": (0.01, 0.2), "fade": (0.01, 0.4)}
+PAIRS: Space = {"all_pairs": (1.0, 100.0), "shrinkage": (0.02, 0.5), "popularity_exponent": (0.05, 0.8)}
+EVENTS: Space = {"all_pairs": (2.0, 100.0), "shrinkage": (0.01, 0.3), "popularity_exponent": (0.1, 0.9), "fade": (0.03, 0.4)}
+TRIPLES: Space = {"all_pairs": (1.0, 100.0), "shrinkage": (0.0005, 0.1), "popularity_exponent": (0.05, 0.8)}
+ALL_TRIPLES: Space = {"unobserved_weight": (3e-8, 3e-5), "regularization": (0.0003, 0.3)}
+PLAIN: Space = {"regularization": (0.001, 1.0)}  # the core of Tucker takes part in every score: L2 that grows would be all there is
+FEWER = 6  # trials, where one thing alone is looked for
 
 
 class Contender(NamedTuple):
@@ -20,26 +25,39 @@ class Contender(NamedTuple):
 
     name: str
     settings: dict[str, Any]
-    space: dict[str, tuple[float, float]]
+    space: Space
     untuned: bool = True  # whether to fit it with default settings, too
+
+
+class Variant(NamedTuple):
+    """The first contender with other settings: ``times`` multiplies what was tuned, ``space`` is what is tuned anew."""
+
+    changes: dict[str, Any]
+    times: dict[str, float] = {}
+    space: Space = {}
 
 
 class Row(NamedTuple):
     """A data set with its protocol, metrics, contenders (the first is ours), and figures that others printed.
 
-    ``variants`` change settings of the first contender after it was tuned: what each ingredient brings. ``aims``: figures to reach.
+    ``variants`` of the first contender, after it was tuned, tell what each ingredient brings. ``aims``: figures to reach.
     """
 
     name: str
     read: Callable[[Path, int], Problem]
+    files: tuple[str, ...]
+    protocol: str
     metrics: tuple[str, ...]
     tuned: str
     published: dict[str, tuple[float | None, ...]]
     contenders: tuple[Contender, ...]
     aims: dict[str, float] = {}
-    variants: dict[str, dict[str, Any]] = {}
-    trials: int = 12
+    variants: dict[str, Variant] = {}
+    trials: int = 14
     epochs: int = 16
+
+
+# contenders
 
 
 def matrix(factors: int) -> Contender:
@@ -50,101 +68,122 @@ def matrix(factors: int) -> Contender:
 def sequence(factors: int, *context: str, item: tuple[str, ...] = ("item",)) -> Contender:
     """Linear in user, items before and history; items by their id, or with attributes."""
     told = {"model": "MFSI", "context": list(context), "item": list(item), "factors": factors}
-    return Contender(f"{'+'.join(context)}, k = {factors}", told, EVENTS)
+    return Contender(f"{' + '.join([*context, *item[1:]])}, k = {factors}", told, EVENTS)
 
 
-def machine(factors: int, context: str, item: str) -> Contender:
+def machine(factors: int, context: str, *item: str) -> Contender:
     """A factorization machine of user, item and these attributes of both."""
-    told = {"context": ["user", f"attributes:{context},kind=category"], "item": ["item", f"attributes:{item},kind=category"]}
-    return Contender(f"FM, k = {factors}", {"model": "FM", **told, "factors": factors}, CONTEXTS)
+    described = ["item", *(f"attributes:{name},kind=category" for name in item)]
+    told = {"model": "FM", "context": ["user", _levels(context)], "item": described, "factors": factors}
+    return Contender(f"FM, k = {factors}", told, PAIRS)
 
 
-POPULARITY = Contender("Popularity", {"model": "Popularity", "context": ["user"]}, {}, untuned=False)
+def tagging(name: str, model: str, space: Space, **settings: Any) -> Contender:
+    """A model of users, what they tag, and tags."""
+    return Contender(name, {"model": model, "context": ["user", _levels(TAGGED)], **settings}, space, untuned=model == "FM")
 
 
-def plain(contender: Contender) -> Contender:
-    """With the same L2 for every feature, however often it occurs."""
-    space = {**contender.space, "regularization": (0.1, 30.0)}
-    del space["shrinkage"]
-    return Contender(f"{contender.name}, plain L2", {**contender.settings, "regularization_exponent": 0.0}, space, untuned=False)
+def counted(name: str, model: str, context: str) -> Contender:
+    """A baseline without settings."""
+    return Contender(name, {"model": model, "context": [context]}, {}, untuned=False)
 
 
-def leaving_out(contender: Contender, smaller: int, larger: int) -> dict[str, dict[str, Any]]:
-    """What each ingredient brings: the same without it, or with more of it. ``times`` multiplies what was tuned."""
+def _levels(columns: str) -> str:
+    return f"attributes:{columns},kind=category"
+
+
+# what each ingredient brings
+
+UNIFORM = Variant({"popularity_exponent": 0.0}, space={name: PAIRS[name] for name in ("all_pairs", "shrinkage")})
+PLAIN_L2 = Variant({"regularization_exponent": 0.0}, space={"regularization": (0.1, 100.0)})
+NEGATIVES = {
+    "all unobserved pairs weigh the same (tuned anew)": UNIFORM,
+    "unobserved pairs weigh ten times as much": Variant({}, times={"unobserved_weight": 10.0}),
+    "unobserved pairs weigh a tenth": Variant({}, times={"unobserved_weight": 0.1}),
+    "plain L2 (tuned anew)": PLAIN_L2,
+}
+
+
+def sizes(*factors: int) -> dict[str, Variant]:
+    return {f"k = {k}": Variant({"factors": k}) for k in factors}
+
+
+def ingredients(contender: Contender) -> dict[str, Variant]:
+    """The same without each of them, or with more of it."""
     told, items = contender.settings["context"], contender.settings["item"]
-    without = {f"without {name}": {"context": [other for other in told if other != name]} for name in told}
-    variants = {
-        **without,
-        "history without decay": {"fade": 0.0},
-        "history of the last 20": {"last": 20},
-        "previous of order 2": {"context": [*told, "previous:back=2"]},
-        "weight of unobserved pairs times 10": {"times": {"unobserved_weight": 10.0}},
-        "weight of unobserved pairs over 10": {"times": {"unobserved_weight": 0.1}},
-        f"k = {smaller}": {"factors": smaller},
-        f"k = {larger}": {"factors": larger},
-    }
+    found = {f"without {name}": Variant({"context": [other for other in told if other != name]}) for name in told}
     if "user" not in told:
-        variants["with user"] = {"context": ["user", *told]}
+        found["with user"] = Variant({"context": ["user", *told]})
     if len(items) > 1:
-        variants["without attributes of items"] = {"item": ["item"]}
-    return variants
+        found["without attributes of items"] = Variant({"item": ["item"]})
+    return {
+        **found,
+        "history without decay": Variant({"fade": 0.0}),
+        "with the item before the previous one": Variant({"context": [*told, "previous:back=2"]}),
+        **NEGATIVES,
+        **sizes(64, 128, 512),
+    }
 
 
-THREE = ("hit_rate@5", "hit_rate@10", "hit_rate@20", "ndcg@5", "ndcg@10", "ndcg@20")
-APPS = machine(64, "daytime,weekday,isweekend,homework,weather,country,city", "cost")
-LENGTHS = ("ndcg@5", "hit_rate@5", "ndcg@10", "hit_rate@10")
+# the data sets
+
+LAST_OUT = (
+    "Each user's last event is the test, and all items that the user does not have are ranked. The event before it is tuned on, "
+    "never trained on, and part of the history that is known at the test."
+)
+PAIRS_OUT = "Published split: the items of each user's test pairs among all that are not in the training part."
+HITS = ("hit_rate@5", "hit_rate@10", "hit_rate@20", "ndcg@5", "ndcg@10", "ndcg@20")
+TO_TEN = ("ndcg@5", "hit_rate@5", "ndcg@10", "hit_rate@10")
 MOVIES = sequence(256, "user", "previous", "history")
-BEAUTY = sequence(256, "previous", "history", item=("item", "attributes"))
+PRODUCTS = sequence(256, "previous", "history", item=("item", "attributes"))
+SMALL_MATRIX, POPULARITY = matrix(64), counted("Popularity", "Popularity", "user")
+EVENTS_FILE, SPLIT_FILES = ("interactions",), ("train", "test")
 
 ROWS = [
     Row(
         "movielens-1m",
         problems.sequences,
-        LENGTHS,
+        EVENTS_FILE,
+        LAST_OUT,
+        TO_TEN,
         "ndcg@10",
         {"BERT4Rec (asash/bert4rec_repro)": (None, None, 0.1516, 0.2821)},
-        (MOVIES, plain(MOVIES), matrix(64)),
+        (MOVIES, SMALL_MATRIX),
         {"ndcg@10": 0.1516, "hit_rate@10": 0.2821},
-        leaving_out(MOVIES, 64, 512),
+        ingredients(MOVIES),
     ),
     Row(
         "s3rec-beauty",
         problems.sequences,
-        LENGTHS,
+        (*EVENTS_FILE, "items"),
+        LAST_OUT,
+        TO_TEN,
         "ndcg@10",
         {
             "SASRec (TIGER, Table 1)": (0.0249, 0.0387, 0.0318, 0.0605),
             "TIGER (Table 1)": (0.0321, 0.0454, 0.0384, 0.0648),
         },
-        (BEAUTY,),
+        (PRODUCTS, SMALL_MATRIX),
         {"ndcg@10": 0.0440, "hit_rate@10": 0.0754},
-        leaving_out(BEAUTY, 64, 512),
+        ingredients(PRODUCTS),
     ),
     Row(
         "s3rec-sports",
         problems.sequences,
-        LENGTHS,
+        (*EVENTS_FILE, "items"),
+        LAST_OUT,
+        TO_TEN,
         "ndcg@10",
         {},
-        (BEAUTY,),
+        (PRODUCTS, SMALL_MATRIX),
         {"ndcg@10": 0.0251, "hit_rate@10": 0.0455},
-        leaving_out(BEAUTY, 64, 512),
-    ),
-    Row(
-        "lcfn-movielens-1m",
-        problems.pairs,
-        ("f1@5", "f1@10", "f1@20", "ndcg@5", "ndcg@10", "ndcg@20"),
-        "ndcg@20",
-        {
-            "ENMF (its readme)": (0.1239, 0.1512, 0.1640, 0.2457, 0.2475, 0.2656),
-            "LCFN (ENMF's readme)": (0.1213, 0.1482, 0.1625, 0.2427, 0.2429, 0.2603),
-        },
-        (matrix(128),),
-        {"ndcg@20": 0.2656},
+        ingredients(PRODUCTS),
     ),
     Row(
         "lightgcn-gowalla",
         problems.pairs,
+        SPLIT_FILES,
+        PAIRS_OUT,
         ("recall@20", "ndcg@20"),
         "ndcg@20",
         {
@@ -156,24 +195,85 @@ ROWS = [
         },
         (matrix(512),),
         {"recall@20": 0.1765, "ndcg@20": 0.1467},
+        {**NEGATIVES, **sizes(64, 128, 256)},
+    ),
+    Row(
+        "lcfn-movielens-1m",
+        problems.pairs,
+        SPLIT_FILES,
+        PAIRS_OUT,
+        ("f1@5", "f1@10", "f1@20", "ndcg@5", "ndcg@10", "ndcg@20"),
+        "ndcg@20",
+        {
+            "ENMF (its readme)": (0.1239, 0.1512, 0.1640, 0.2457, 0.2475, 0.2656),
+            "LCFN (ENMF's readme)": (0.1213, 0.1482, 0.1625, 0.2427, 0.2429, 0.2603),
+        },
+        (matrix(128),),
+        {"ndcg@20": 0.2656},
+        {**NEGATIVES, **sizes(64, 256)},
     ),
     Row(
         "ncf-movielens-1m",
         problems.pairs_with_negatives,
+        (*SPLIT_FILES, "test_negatives"),
+        "Published split: each user's last item against the 99 published negatives. One held-out item of each user against 99 "
+        "random ones is tuned on.",
         ("hit_rate@10", "ndcg@10"),
         "ndcg@10",
         {"iALS d=64 (Rendle et al. 2021)": (0.722, 0.445), "iALS d=192 (irspack)": (0.7310, 0.4521)},
         (matrix(192),),
         {"hit_rate@10": 0.722, "ndcg@10": 0.445},
+        {**NEGATIVES, **sizes(64, 128)},
     ),
-    Row("frappe-cfm", problems.contexts, THREE, "ndcg@10", {}, (APPS, matrix(64)._replace(space=CONTEXTS), POPULARITY)),
+    Row(
+        "frappe-cfm",
+        problems.contexts,
+        SPLIT_FILES,
+        "Published split of events with their contexts: each event of the test is a query, and all items are ranked, since users "
+        "come back to what they have. A twentieth of the training events is tuned on.",
+        HITS,
+        "ndcg@10",
+        {},
+        (machine(64, "daytime,weekday,isweekend,homework,weather,country,city", "cost"), SMALL_MATRIX, POPULARITY),
+    ),
     Row(
         "ensfm-movielens-1m",
         problems.contexts,
-        THREE,
+        SPLIT_FILES,
+        "Published split: each user's last item among all that are not in the training part. The last one of the training part is "
+        "tuned on.",
+        HITS,
         "ndcg@10",
         {},
-        (machine(64, "gender,age,occupation", "genre"), matrix(64)._replace(space=CONTEXTS), POPULARITY),
+        (machine(64, "gender,age,occupation", "genre"), SMALL_MATRIX, POPULARITY),
+    ),
+    Row(
+        "movielens-10m-tags",
+        problems.acts,
+        ("tags",),
+        "Tags for a user and a film: whole acts of tagging, all tags of a user for a film, are held out (a tenth, drawn at "
+        "random), and all tags are ranked. An unobserved pair is a tag that was not given in an act, or, with all combinations, "
+        "any triple of user, film and tag that is not there.",
+        ("recall@5", "ndcg@5", "recall@10", "ndcg@10"),
+        "ndcg@10",
+        {},
+        (
+            tagging("FM, k = 64", "FM", PAIRS, factors=64),
+            tagging("PITF, k = 64", "PITF", PAIRS, factors=64),
+            tagging("PARAFAC, k = 64", "PARAFAC", TRIPLES, factors=64),
+            tagging("PARAFAC, k = 64, all combinations", "PARAFAC", ALL_TRIPLES, factors=64, combinations="all"),
+            tagging("Tucker, k = 24", "Tucker", {"all_pairs": (1.0, 100.0)} | PLAIN, factors=24, regularization_exponent=0.0),
+            tagging(
+                "Tucker, k = 24, all combinations",
+                "Tucker",
+                ALL_TRIPLES | PLAIN,
+                factors=24,
+                combinations="all",
+                regularization_exponent=0.0,
+            ),
+            counted("most popular tags of the film", "CoView", _levels(TAGGED)),
+            counted("most popular tags", "Popularity", "user"),
+        ),
     ),
 ]
 
@@ -184,10 +284,17 @@ def choose(data: Path, names: Sequence[str]) -> list[Row]:
     for name in names:
         if name not in known:
             raise ValueError(f"there is no row {name!r}; there are {', '.join(known)}.")
-    there = [row for row in ROWS if any((data / row.name / f"{file}.parquet").exists() for file in ("train", "interactions"))]
-    missing = [name for name in names if known[name] not in there]
-    if missing or not there:
-        raise FileNotFoundError(
-            f"{data} has no folder {', '.join(missing or known)} with interactions.parquet, or train.parquet and test.parquet."
-        )
+    there = [row for row in ROWS if not _absent(data, row)]
+    for name in names:
+        if absent := _absent(data, known[name]):
+            raise FileNotFoundError(f"{data} has no {' and no '.join(absent)}.")
+    if not there:
+        files = "; ".join(f"{row.name}/ with {', '.join(f'{file}.parquet' for file in row.files)}" for row in ROWS)
+        raise FileNotFoundError(f"{data} has none of the data sets: {files}.")
     return [row for row in there if not names or row.name in names]
+
+
+def _absent(data: Path, row: Row) -> list[str]:
+    """The files of a row that are not there."""
+    paths = (Path(row.name) / f"{file}.parquet" for file in row.files)
+    return [str(path) for path in paths if not (data / path).exists()]

@@ -35,16 +35,15 @@ class Trained:
         self._row: Row = next(one for one in rows.ROWS if one.name == row)
         self._problem, self._threads = self._row.read(Path(data) / row, 0), threads
 
-    def tune(self, contender: str, trials: int, seed: int) -> dict[str, Any]:
-        """The settings that are best on what is tuned on, and all that were tried."""
-        chosen = next(one for one in self._row.contenders if one.name == contender)
-        fixed = {"epochs": self._row.epochs, "n_threads": self._threads, **BY_WEIGHT, **chosen.settings}
-        if not chosen.space:
-            return {"settings": chosen.settings, "value": None, "tried": [], "seconds": 0.0}
+    def tune(self, settings: dict[str, Any], space: dict[str, Any], trials: int, seed: int) -> dict[str, Any]:
+        """The settings that are best on what is tuned on, and all that were tried; ``settings`` are those that stay."""
+        if not space:
+            return {"settings": settings, "value": None, "tried": [], "seconds": 0.0}
+        fixed = {**BY_WEIGHT, **settings, "epochs": self._row.epochs, "n_threads": self._threads}
         split, began = self._problem.tuning, time.perf_counter()
         found = search(
             lambda settings: make({**fixed, **settings}),
-            chosen.space,
+            space,
             replace(split, tune=split.tune.sample(TUNED_ON, seed)),
             self._row.tuned,
             trials,
@@ -69,12 +68,13 @@ class Trained:
         recommender.fit(train)
         seconds, memory = time.perf_counter() - began, peak_memory()
         return {
-            "metrics": self._judge(recommender),
+            **self._judged(recommender),
             "seconds": seconds,
             "memory": memory,
             "epochs": getattr(recommender.model, "epochs", 0),
         }
 
-    def _judge(self, recommender: Recommender) -> dict[str, float]:
+    def _judged(self, recommender: Recommender) -> dict[str, Any]:
         test = self._problem.final.test
-        return evaluate(recommender, test, self._row.metrics, exclude_seen=self._problem.exclude_seen).means
+        found = evaluate(recommender, test, self._row.metrics, exclude_seen=self._problem.exclude_seen)
+        return {"metrics": found.means, "queries": len(found.user), "notes": found.notes}

@@ -61,7 +61,12 @@ class EveryPair(Contender):
         from everypair.models import MF
 
         unobserved, strength = self.loss
-        loss: dict[str, Any] = {"unobserved_weight": unobserved, "regularization": strength, "regularization_exponent": 0.0}
+        loss: dict[str, Any] = {
+            "unobserved_weight": unobserved,
+            "regularization": strength,
+            "regularization_exponent": 0.0,
+            "popularity_exponent": 0.0,
+        }
         model = MF(self.factors, epochs=epochs, n_threads=self.threads, **loss)
         model.fit(matrix, callback=lambda m, epoch: after(State(lambda: Factors(m.phi_, m.psi_), epoch.objective)))
         return Factors(model.phi_, model.psi_)

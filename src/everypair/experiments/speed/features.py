@@ -29,9 +29,18 @@ from everypair.recommender import Recommender
 from everypair.rows import one_hot
 
 EPOCHS = 2
-SETTINGS: dict[str, Any] = {"unobserved_weight": 0.01, "regularization": 0.001, "regularization_exponent": 1.0}
+SETTINGS: dict[str, Any] = {
+    "unobserved_weight": 0.01,
+    "regularization": 0.001,
+    "regularization_exponent": 1.0,
+    "popularity_exponent": 0.0,
+}
 IMPLICIT, OURS, LIGHTFM = "implicit MF", "MF", "LightFM U+A+P"
-HISTORIES: dict[str, list[Recipe]] = {"FM U+A+P": [], "FM U+A+P+H(50)": [History(last=50)], "FM U+A+P+H(all)": [History()]}
+HISTORIES: dict[str, list[Recipe]] = {
+    "FM U+A+P": [],
+    "FM U+A+P+H(50)": [History(last=50, decay=1.0)],
+    "FM U+A+P+H(all)": [History(decay=1.0)],
+}
 TARGET, STRETCH, SECONDS = 12.0, 6.0, 120.0
 
 

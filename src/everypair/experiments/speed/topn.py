@@ -28,7 +28,13 @@ BEST = 100
 TARGET = 2.0  # times as fast
 ARRAYS, TABLE, FILE = "MF.recommend, arrays", "Recommender.recommend, a table", "Recommender.recommend_all, to Parquet"
 IMPLICIT = "implicit recommend, arrays"
-SETTINGS: dict[str, Any] = {"unobserved_weight": 0.01, "regularization": 0.01, "regularization_exponent": 1.0, "epochs": 8}
+SETTINGS: dict[str, Any] = {
+    "unobserved_weight": 0.01,
+    "regularization": 0.01,
+    "regularization_exponent": 1.0,
+    "popularity_exponent": 0.0,
+    "epochs": 8,
+}
 
 
 class Ours:

@@ -1,4 +1,4 @@
-"""How recipes, models and their arguments are written on a command line and in a TOML file."""
+"""How recipes, models and their arguments are written as text: on a command line, in a TOML file, in stored settings."""
 
 from __future__ import annotations
 
