@@ -13,7 +13,7 @@ def main(folder: Path) -> None:
     dataset = ep.datasets.youtube_like(1_000, 400, seed=0)
     split = ep.evaluation.LeaveLast().split(dataset)
     recommender = ep.Recommender(
-        ep.FM(factors=16, unobserved_weight=0.03, regularization=0.003, regularization_exponent=1.0, epochs=30),
+        ep.FM(factors=16),
         context=[ep.UserId(), ep.Attributes("country", "age"), ep.Previous(), ep.History(last=20)],
         item=[ep.ItemId(), ep.Attributes("category")],
     )

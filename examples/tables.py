@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
     # [load]
     # [fit]
     recommender = ep.Recommender(
-        ep.FM(factors=32, unobserved_weight=0.03, regularization=0.003, regularization_exponent=1.0),
+        ep.FM(factors=32),
         context=[ep.UserId(), ep.Attributes("age", "country"), ep.Previous(), ep.History(last=20)],
         item=[ep.ItemId(), ep.Attributes("category")],
     )

@@ -704,7 +704,9 @@ def test_what_is_in_a_folder(shop: Path) -> None:
     assert found["events"] == len((shop / "plays.csv").read_text().splitlines()) - 1
     shapes = {array["name"]: array["shape"] for array in found["arrays"]}
     assert shapes["parameter H"] == [2, 30]
+    assert found["unobserved_weight"] == ep.load(shop / "model").model.unobserved_weight_  # type: ignore[attr-defined]
     text = done("inspect", shop / "model").stdout
+    assert "of an unobserved pair" in text
     assert "FM(factors=2, epochs=2)" in text
     assert "verified: yes" in text
     assert "verified: no" in done("inspect", shop / "model", "--no-verify").stdout

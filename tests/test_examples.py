@@ -175,7 +175,7 @@ def test_the_models_page() -> None:
         tensor = isinstance(model, ep.PARAFAC | ep.Tucker)
         features = {} if isinstance(model, ep.MF) else {"contexts": np.eye(6), "items": np.eye(5)}
         for one in (model, separable):  # models differ in what they take where nothing is said
-            one.set_params(unobserved_weight=0.01, regularization=0.01, regularization_exponent=0.0)
+            one.set_params(unobserved_weight=0.01, regularization=0.01, regularization_exponent=0.0, popularity_exponent=0.0)
         model.fit(feedback, **({"contexts": levels} if tensor else features))
         separable.fit(feedback, **({"contexts": {"U": levels[:, 0], "V": levels[:, 1]}} if tensor else features))
         for letter, value in model.parameters_.items():

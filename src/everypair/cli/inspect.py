@@ -91,6 +91,7 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "notes": facts["dataset"]["notes"],
         "epochs": len(history),
         "stop_reason": facts["model"].get("stop_reason"),
+        "unobserved_weight": facts["model"].get("unobserved weight"),
         "objective": {"first": history[0]["objective"], "last": history[-1]["objective"]} if history else None,
         "arrays": [
             {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
@@ -127,6 +128,7 @@ def _text(contents: dict[str, Any]) -> str:
     if contents["objective"]:
         told = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
         lines.append(told.format(**contents, s="s" * (contents["epochs"] != 1)))
+        lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair")
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
     files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"

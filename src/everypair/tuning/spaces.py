@@ -19,9 +19,11 @@ from everypair.models.weighed import Weighed
 from everypair.recommender import Recommender
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
+POPULARITY = "popularity_exponent"
 WEIGHTS = (0.002, 1.0)  # of tensors
 REACH = 20.0  # times as much, and as little, as what suits most data
 SHRINKAGES = (0.005, 0.5)
+POPULARITIES = (0.0, 0.15, 0.3, 0.45, 0.6)
 PENALTIES = (0.001, 10.0)  # of L2 that does not grow with the weight of a row
 SIZES = (16, 32, 64, 128, 256)
 TENSOR_SIZES = (8, 16, 32, 64)  # their steps cost more
@@ -38,15 +40,20 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
 
     The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.evaluation.search`) where it
     grows with the weight of a row (``regularization_exponent`` 1; a Separable with 0 is set to 1 by :func:`~everypair.tune`), as it
-    is for other exponents and tensors, and not at all where the model has a dict of L2 weights; and the number of factors by
-    doubling, up to 256 (64 for PARAFAC, 16 for Tucker) or the number of users or items; a tuple of them is left alone.
+    is for other exponents and tensors, and not at all where the model has a dict of L2 weights; how much more unobserved pairs of
+    popular items weigh (``popularity_exponent``), but for tensors and Separable; and the number of factors by doubling, up to 256
+    (64 for PARAFAC, 16 for Tucker) or the number of users or items; a tuple of them is left alone.
 
     Examples
     --------
     >>> import everypair as ep
     >>> from everypair.tuning import default_space
-    >>> default_space(ep.Recommender(ep.MF()), ep.datasets.youtube_like(200, 50, seed=0))
-    {'unobserved_weight': (0.05, 1.0), 'shrinkage': (0.005, 0.5), 'factors': [16, 32]}
+    >>> for name, values in default_space(ep.Recommender(ep.MF()), ep.datasets.youtube_like(200, 50, seed=0)).items():
+    ...     print(name, values)
+    unobserved_weight (0.05, 1.0)
+    shrinkage (0.005, 0.5)
+    popularity_exponent [0.0, 0.15, 0.3, 0.45, 0.6]
+    factors [16, 32]
     """
     model = trained_by_epochs(recommender.model)
     middle = auto_weight(recommender.pairs_per_event(dataset))
@@ -56,6 +63,8 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
         fixed = isinstance(model, Tensor | Weighed)  # an exponent of 0 was chosen
         shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not fixed)
         space |= {SHRINKAGE: SHRINKAGES} if shrinks else {L2: PENALTIES}
+    if isinstance(model, Weighed):
+        space[POPULARITY] = list(POPULARITIES)
     if isinstance(getattr(model, FACTORS, None), numbers.Integral):
         most = max(min(dataset.n_users, dataset.n_items), 1)
         sizes = CORE_SIZES if isinstance(model, Tucker) else TENSOR_SIZES if isinstance(model, Tensor) else SIZES

@@ -121,11 +121,31 @@ def part(entries: list[dict[str, Any]]) -> Part:
         "*Untuned* is the same model and recipes with nothing else said. Figures of others are as they printed them. Seconds are",
         "those of a fit, from the table of events to the model, compilation apart; memory is the peak of its process.",
     )
-    for row in rows.ROWS:
-        own = [entry for entry in entries if entry["arguments"]["row"] == row.name]
-        if any("fits" in entry["result"] for entry in own):
-            _tell(told, row, own)
+    by_row = [(row, [entry for entry in entries if entry["arguments"]["row"] == row.name]) for row in rows.ROWS]
+    measured = [(row, own) for row, own in by_row if _of(own, "test", row.contenders[0].name)]
+    header = ["", "metric", "best listed below", "untuned", "tuned", "seconds"]
+    told.table(header, [_in_short(row, own) for row, own in measured])
+    for row, own in measured:
+        _tell(told, row, own)
     return told
+
+
+def _in_short(row: Row, entries: list[dict[str, Any]]) -> list[str]:
+    """What others printed, and our first contender, by the metric it was tuned for."""
+    first, at = row.contenders[0], row.metrics.index(row.tuned)
+    printed = [(value, name) for name, figures in row.published.items() if (value := figures[at]) is not None]
+    best = max(printed, default=None)
+    untuned_fits, fits = (
+        [fit for entry in _of(entries, what, first.name) for fit in entry["result"]["fits"]] for what in ("default", "test")
+    )
+    return [
+        row.name,
+        row.tuned,
+        f"{best[0]:.4f}, {best[1].partition(' (')[0]}" if best else "",
+        f"{_mean(untuned_fits, row.tuned):.4f}" if untuned_fits else "",
+        f"**{_mean(fits, row.tuned):.4f}**",
+        figure(statistics.median(fit["seconds"] for fit in fits)),
+    ]
 
 
 def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
