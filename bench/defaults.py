@@ -19,6 +19,7 @@ from everypair.experiments.quality.results import STRUCTURE
 from everypair.experiments.quality.rows import ROWS, Row
 
 QUERIES = 4_000
+ROWS_OF_THE_LOG = ["lightgcn-gowalla", "lcfn-movielens-1m", "ncf-movielens-1m", "s3rec-beauty", "movielens-1m"]
 
 
 def combinations(row: Row, popularity: list[float], decay: list[float]) -> list[dict[str, Any]]:
@@ -31,7 +32,7 @@ def combinations(row: Row, popularity: list[float], decay: list[float]) -> list[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--rows", nargs="*", default=["lightgcn-gowalla", "lcfn-movielens-1m", "s3rec-beauty", "movielens-1m"])
+    parser.add_argument("--rows", nargs="*", default=ROWS_OF_THE_LOG)
     parser.add_argument("--popularity", nargs="*", type=float, default=[0.0, 0.25, 0.35, 0.5])
     parser.add_argument("--decay", nargs="*", type=float, default=[0.8])
     arguments = parser.parse_args()

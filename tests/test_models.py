@@ -334,15 +334,17 @@ def test_a_weight_that_depends_on_the_data(seed: int, weighted: bool, merged: bo
     feedback = ep.Feedback(context, item, 1.0, alpha, (7, 5), **weights)
     total = np.broadcast_to(alpha, len(context)).sum()
     m, n = feedback.weights()
-    expected = min(10 * total / (m.sum() * n.sum()), total / len(context))
+    expected = min(10 * total / (m.sum() * n.sum()), total / len(context) / n.max())
     if merged and not weighted:
         feedback = feedback.merge_contexts(np.arange(7) // 2)
     for cls in (ep.MF, ep.MFSI, ep.FM):
-        model = cls(2, epochs=2).fit(feedback)
+        model = cls(2, epochs=2, popularity_exponent=0.0).fit(feedback)
         assert model.unobserved_weight == "auto"
         assert model.unobserved_weight_ == pytest.approx(expected, rel=1e-12)
-        same = cls(2, epochs=2, unobserved_weight=model.unobserved_weight_).fit(feedback)
+        same = cls(2, epochs=2, unobserved_weight=model.unobserved_weight_, popularity_exponent=0.0).fit(feedback)
         np.testing.assert_array_equal(model.phi_, same.phi_)
+        popular = cls(2, epochs=1, popularity_exponent=0.8).fit(feedback)
+        assert popular.unobserved_weight_ * popular.item_weight_.max() <= (1 + 1e-12) * total / len(context)
 
 
 @given(st.integers(0, 10**6), st.floats(0.1, 1.5))

@@ -136,7 +136,8 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
 
 @given(log=logs(), data=st.data())
 def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObject) -> None:
-    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), ep.History()]).fit(log)
+    histories = [ep.History(), ep.History(last=2, name="lately")]
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), *histories]).fit(log)
     moments = Moments.of_users(log, np.arange(log.n_users))
     some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
     together, apart = recommender.rank(moments, 3), recommender.rank(moments.take(some), 3)

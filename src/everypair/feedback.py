@@ -199,12 +199,12 @@ class Feedback:
         )
         return feedback
 
-    def merge_contexts(self, groups: Any) -> Feedback:
+    def merge_contexts(self, groups: Any, weigh: bool = True) -> Feedback:
         """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
 
         A merged context weighs as much as its members together, and an observation by some of them only takes the place of
         their share: objective and its parts are those of the unmerged feedback, whenever the merged contexts have equal
-        vectors.
+        vectors. Without ``weigh`` a merged context weighs one, however many it was made of.
         """
         groups = check.indices("groups", groups, None)
         if len(groups) != self.n_contexts:
@@ -221,22 +221,22 @@ class Feedback:
             self.alpha,
             self.b,
             self.constant,
-            [np.bincount(groups, members, n), self.item_weight],
+            [np.bincount(groups, members, n) if weigh else None, self.item_weight],
             "sum",
-            covered.astype(np.float64),
+            covered.astype(np.float64) if weigh else None,
             (np.bincount(groups, self.context_count, n).astype(np.int64), self.item_count),
         )
         return merged
 
     def by_popularity(self, exponent: float) -> Feedback:
-        r"""With ``n_i`` times :math:`\max(|C_i|, 1)^\text{exponent}`, the number of contexts in which the item was observed.
+        r"""With ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` is how often the item was observed.
 
-        All are scaled such that their sum stays: of a weight that unobserved pairs have together, popular items get more.
+        All are scaled such that their sum stays: of what unobserved pairs weigh together, popular items get more.
         """
-        if exponent == 0.0:
+        if check.number("exponent", exponent, low=0.0) == 0.0:
             return self
         _, n = self.weights()
-        popular = n * np.maximum(self.item_count, 1.0) ** exponent
+        popular = n * (np.maximum(self.item_count, 1.0) / max(self.item_count.max(), 1)) ** exponent
         total = float(popular.sum())
         other = copy.copy(self)
         other.item_weight = popular * (float(n.sum()) / total) if total > 0 else n

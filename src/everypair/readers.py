@@ -213,11 +213,11 @@ class VectorReader(Reader):
         alpha0 = float(stored.facts["unobserved weight"])
         if not 0 <= alpha0 < np.inf:
             raise ValueError(f"unobserved pairs cannot weigh {alpha0}.")
-        weight = stored.numbers.get(ITEM_WEIGHT)
-        if weight is not None and not (np.isfinite(_of_length(weight, n_items)) & (weight >= 0)).all():
+        of_items = stored.numbers.get(ITEM_WEIGHT)
+        if of_items is not None and not (np.isfinite(_of_length(of_items, n_items)) & (of_items >= 0)).all():
             raise ValueError("an unobserved pair of each item must have a weight of zero or more.")
         reason = str(stored.facts["stop_reason"])
-        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, weight, history, reason)
+        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, of_items, history, reason)
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
@@ -393,7 +393,7 @@ class CoViewReader(CountReader):
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
         if list(context) == [UserId()]:
-            raise ValueError("CoView takes context=[Previous()], or an attribute: a user comes back to few items alone.")
+            raise ValueError("CoView takes context=[Previous()], or an attribute: say so, since the default is the user's id.")
 
     def fit(self, feedback: Feedback, contexts: Columns, items: Columns | None, **options: Any) -> None:
         self.model.fit(feedback, contexts=self._level(contexts))
@@ -467,8 +467,8 @@ def _single_level(columns: Columns, model: Any) -> Levels:
     """The only column."""
     if len(columns) != 1:
         raise ValueError(
-            f"{type(model).__name__} takes one recipe with a single level per context, got the fields {', '.join(columns)}. "
-            f"Use FM or MFSI for several."
+            f"{type(model).__name__} takes one recipe with a single level per context, such as [Previous()], got the fields "
+            f"{', '.join(columns)}. Use FM or MFSI for several."
         )
     return _levels(columns, model)[0]
 

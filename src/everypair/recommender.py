@@ -50,7 +50,7 @@ class Recommender:
     unit : {"auto", "user", "event"}
         What a context is. "event": each event, which chose its item over all others. "user": each user, with all her items. "auto":
         a user where the recipes tell nothing that changes from event to event. Identical contexts are merged and weigh as
-        many: the loss is the same.
+        many: the loss is the same. (With ``combinations="all"`` every combination weighs one.)
     unknown : {"ignore", "error"}
         What to do with values in requests that training never saw (of attributes, items of histories, users): leave them out and
         count them in ``unknown_``, or refuse the request.
@@ -60,7 +60,7 @@ class Recommender:
     dataset_ : Dataset
         What it was fitted on, and what was added since.
     feedback_ : Feedback
-        What the model was fitted on.
+        What the model was fitted on, before ``popularity_exponent``.
     unknown_ : dict
         How many unknown values requests have named, by attribute.
 
@@ -154,7 +154,8 @@ class Recommender:
         training = Training.of(dataset, by_user)
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
-        training = training.merged(contexts, weigh=getattr(self.model, "combinations", "observed") != "all")
+        complete = isinstance(self.model, TowerModel) and self.model._of_all_combinations
+        training = training.merged(contexts, weigh=not complete)
         catalogue = ItemColumns(items, self.item, dataset)
         columns, own_items = contexts.columns(training.moments), catalogue()
         if isinstance(read, VectorReader):

@@ -164,11 +164,7 @@ class Training:
         if groups is None or int(groups.max()) + 1 == len(groups):
             return self
         first = np.unique(groups, return_index=True)[1]
-        if weigh:
-            return Training(self.moments.take(first), self.feedback.merge_contexts(groups), self.popularity)
-        pairs, shape = self.feedback, (len(first), self.feedback.n_items)
-        feedback = Feedback(groups[pairs.rows], pairs.by_context.indices, 1.0, pairs.alpha, shape, duplicates="sum")
-        return Training(self.moments.take(first), feedback, self.popularity)
+        return Training(self.moments.take(first), self.feedback.merge_contexts(groups, weigh), self.popularity)
 
 
 @dataclass(frozen=True)

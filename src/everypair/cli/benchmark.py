@@ -53,11 +53,14 @@ def quality(
     from everypair.cli.output import tell
     from everypair.experiments.benchmark import report, run
     from everypair.experiments.quality import results
-    from everypair.experiments.quality.rows import choose
+    from everypair.experiments.quality.rows import choose, left_out
     from everypair.progress import Progress
 
     store = run.store_of(out)
-    units = results.units(results.Setup(data, choose(data, rows), trials, seeds, threads), store)
+    chosen = choose(data, rows)
+    for name, files in left_out(data, chosen, rows).items():
+        click.echo(f"Left out: {name}: there is no {' and no '.join(files)}.", err=True)
+    units = results.units(results.Setup(data, chosen, trials, seeds, threads), store)
     with Progress(len(units), "quality", unit="step") as progress:
         content = run.run(units, store, out, again, progress.step)
     own = {**content, "results": [entry for entry in content["results"] if entry["section"] == results.SECTION]}

@@ -128,7 +128,7 @@ def _text(contents: dict[str, Any]) -> str:
     if contents["objective"]:
         told = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
         lines.append(told.format(**contents, s="s" * (contents["epochs"] != 1)))
-        lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair")
+        lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair, on average")
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
     files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"

@@ -85,6 +85,8 @@ def search(
     for name, bounds in space.items():
         if not isinstance(bounds, Sequence) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < np.inf:
             raise ValueError(f"space[{name!r}] must be (low, high) with 0 < low <= high, got {bounds!r}.")
+    if WEIGHT in space and ALL_PAIRS in space:
+        raise ValueError(f"space has both {WEIGHT!r} and {ALL_PAIRS!r}, which are the same setting in other units: give one.")
     if SHRINKAGE in space and space.keys().isdisjoint((WEIGHT, ALL_PAIRS)):
         raise ValueError(f"{SHRINKAGE!r} goes with {WEIGHT!r} or {ALL_PAIRS!r}: give both.")
     random = np.random.default_rng(seed)

@@ -8,19 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, pick
-
-
-@kernel
-def run_on(total, decay, change):
-    """A sum that runs on: never fused, so that whoever adds it up, by whatever kernel, gets the same bits."""
-    return decay * total + change
-
-
-@kernel
-def weighed(weight, value):
-    """Their product, likewise."""
-    return weight * value
+from everypair.kernels.jit import fused, kernel, pick
 
 
 @kernel
@@ -29,11 +17,11 @@ def running(start, stop, bounds, items, v, decay, last, enter, leave, out):
     for s in range(start, stop):
         total = np.float64(0.0)
         for p in range(bounds[s], bounds[s + 1]):
-            change = weighed(pick(enter, p), v[items[p]])
+            change = pick(enter, p) * v[items[p]]
             q = p - last
             if q >= bounds[s]:
-                change -= weighed(pick(leave, q), v[items[q]])
-            total = run_on(total, decay, change)
+                change = fused(-pick(leave, q), v[items[q]], change)
+            total = fused(decay, total, change)
             out[p] = total
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -41,6 +41,24 @@ def _part(value, start, stop):  # pragma: no cover - runs inside the compiler
     if isinstance(value, types.Array):
         return lambda value, start, stop: value[start:stop]
     return lambda value, start, stop: value
+
+
+@intrinsic
+def _fused(typing, a, b, c):  # pragma: no cover - runs inside the compiler
+    def build(context, builder, signature, values):
+        return builder.fma(*values)
+
+    return types.float64(types.float64, types.float64, types.float64), build
+
+
+def fused(a: Any, b: Any, c: Any) -> Any:
+    """``a b + c``, rounded once: a plain sum may be fused by the compiler or not, and kernels that do the same differ in bits."""
+    return a * b + c
+
+
+@overload(fused, inline="always")
+def _overloaded(a, b, c):  # pragma: no cover - runs inside the compiler
+    return lambda a, b, c: _fused(a, b, c)  # type: ignore[call-arg]
 
 
 def native(compiled: Any, plain: Any) -> Any:

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.kernels.history import run_on, weighed
-from everypair.kernels.jit import fill, leaf, pick
+from everypair.kernels.jit import fill, fused, leaf, pick
 from everypair.kernels.levels import move_machine
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 
@@ -49,10 +48,10 @@ def forward(pasts, x, s, v, out):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            change = weighed(pick(x.enter, begin + n), v[items[n]])
+            change = pick(x.enter, begin + n) * v[items[n]]
             if n >= x.last:
-                change -= weighed(pick(x.leave, begin + n - x.last), v[items[n - x.last]])
-            total = run_on(total, x.decay, change)
+                change = fused(-pick(x.leave, begin + n - x.last), v[items[n - x.last]], change)
+            total = fused(x.decay, total, change)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
 
@@ -91,14 +90,14 @@ def forward_both(pasts, x, x2, s, v, out, out2):
     for c in range(len(count)):
         for n in range(done, count[c]):
             i = items[n]
-            change = weighed(pick(x.enter, begin + n), v[2 * i])
-            change2 = weighed(pick(x2.enter, begin + n), v[2 * i + 1])
+            change = pick(x.enter, begin + n) * v[2 * i]
+            change2 = pick(x2.enter, begin + n) * v[2 * i + 1]
             if n >= x.last:
                 k = items[n - x.last]
-                change -= weighed(pick(x.leave, begin + n - x.last), v[2 * k])
-                change2 -= weighed(pick(x2.leave, begin + n - x.last), v[2 * k + 1])
-            total = run_on(total, x.decay, change)
-            total2 = run_on(total2, x2.decay, change2)
+                change = fused(-pick(x.leave, begin + n - x.last), v[2 * k], change)
+                change2 = fused(-pick(x2.leave, begin + n - x.last), v[2 * k + 1], change2)
+            total = fused(x.decay, total, change)
+            total2 = fused(x2.decay, total2, change2)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
         out2[c] = total2 * x2.scale[min(count[c], x.last)]

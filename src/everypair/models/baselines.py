@@ -12,7 +12,7 @@ from everypair.feedback import Feedback, as_feedback
 from everypair.models.base import Model
 from everypair.ranking import Plain, Scores
 
-MOST_LEVELS = 2**28  # that contexts of CoView may have; more would be raw ids, which want more memory than there is
+LEVELS = 100  # of contexts of CoView for each context and item, at most: more would be raw ids, which want memory for each number
 
 
 class Popularity(Model):
@@ -68,7 +68,7 @@ class CoView(Model):
             The previous item (or level) of each context, counted from 0; -1 for none. None: the context is the previous item.
         """
         feedback = as_feedback(feedback)
-        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, feedback.n_contexts)
+        previous = np.arange(feedback.n_contexts) if contexts is None else _previous(contexts, *feedback.shape)
         rows = previous[feedback.rows] + 1  # row 0: no previous item
         b = np.broadcast_to(feedback.b, len(feedback))
         shape = (int(previous.max()) + 2, feedback.n_items)
@@ -106,11 +106,14 @@ def _popularity(feedback: Feedback) -> np.ndarray:
     return np.bincount(feedback.by_context.indices, b, feedback.n_items)
 
 
-def _previous(contexts: Any, n_contexts: int) -> np.ndarray:
+def _previous(contexts: Any, n_contexts: int, n_items: int) -> np.ndarray:
     array = check.array("contexts", contexts)
     if array.ndim != 1 or len(array) != n_contexts:
-        raise ValueError(f"contexts must give one previous item per context ({n_contexts}), got shape {array.shape}.")
+        raise ValueError(
+            f"contexts must give one previous item (or other level) per context ({n_contexts}), got shape {array.shape}."
+        )
     if array.dtype.kind not in "iu":
         raise TypeError(f"contexts must hold integers, got dtype {array.dtype}.")
-    check.refuse("contexts", (array < -1) | (array >= MOST_LEVELS), array, f"be a level (below {MOST_LEVELS:,}), or -1 for none")
+    most = LEVELS * (n_contexts + n_items)
+    check.refuse("contexts", (array < -1) | (array >= most), array, f"be a level counted from 0 (below {most:,}), or -1 for none")
     return array.astype(np.int64)

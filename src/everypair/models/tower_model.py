@@ -66,7 +66,8 @@ class TowerModel(Model):
         A row's L2 weight is :math:`\lambda` times its weight in the loss to this power: 0 is plain L2, 1 frequency scaling.
     popularity_exponent : float
         An unobserved pair weighs in proportion to how often its item was observed, to this power; the sum stays the same. 0: all
-        weigh the same. Not to have chosen what many choose tells more of someone than not to have chosen what few know of.
+        weigh the same. Not to have chosen what many choose tells more of someone than not to have chosen what few know of. The
+        default of MF, MFSI and FM is 0.3, of other models 0.
     epochs : int
         Sweeps over all parameters of both sides.
     tol : float
@@ -103,9 +104,10 @@ class TowerModel(Model):
     history_ : list of Epoch
         After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
     unobserved_weight_ : float
-        The weight that was used.
+        The weight that was used, on average over items.
     item_weight_ : array or None
-        What it is multiplied by for each item (the feedback's ``item_weight``, and ``popularity_exponent``); None: by one.
+        What it is multiplied by for each item (the feedback's ``item_weight``, and ``popularity_exponent``); None: by one. The
+        objective in ``history_`` is that of ``feedback.by_popularity(popularity_exponent)``, which has these weights.
     stop_reason_ : str
         "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed or a checkpoint could
         not be written.
@@ -165,7 +167,8 @@ class TowerModel(Model):
                     history += found.history
                 self._towers = solver.towers
                 self._fitted_shape = feedback.shape
-                self.unobserved_weight_, self.item_weight_ = solver.objective.alpha0, solver.objective.feedback.item_weight
+                weight = solver.objective.feedback.item_weight
+                self.unobserved_weight_, self.item_weight_ = solver.objective.alpha0, None if weight is None else weight.copy()
                 self.history_ = history
                 self.stop_reason_ = "running"
                 if found is not None and remembers is not None:
@@ -206,8 +209,7 @@ class TowerModel(Model):
         fixed: Mapping[str, Any] | None = None,
     ) -> ICD:
         """Both towers with their start values, the objective, and the solver that alternates between them."""
-        exponent = check.number("popularity_exponent", self.popularity_exponent, low=0.0)
-        feedback = feedback.by_popularity(exponent)
+        feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0))
         plan = self._plan(self._alpha0(feedback))
         towers = assemble(*self._sides(contexts, items), feedback, contexts, items, plan)
         if plan.start.later:
@@ -246,11 +248,16 @@ class TowerModel(Model):
             return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         if self.unobserved_weight != AUTO:
             raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
-        if getattr(self, "combinations", None) == "all":
+        if self._of_all_combinations:
             raise ValueError(f"unobserved_weight={AUTO!r} does not go with combinations='all': give a number.")
         (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # whether or not they were merged
         observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
-        return observed * auto_weight(float(m.sum() * n.sum()) / events)
+        return observed * auto_weight(float(m.sum() * n.sum()) / events, float(n.max()))
+
+    @property
+    def _of_all_combinations(self) -> bool:
+        """Whether every combination of levels is a context, met or not."""
+        return "all" in (getattr(of, "combinations", None) for of in (self, getattr(self, "context", None)))
 
     def _plan(self, alpha0: float) -> Plan:
         """The constructor's arguments, checked."""
@@ -317,9 +324,12 @@ class TowerModel(Model):
         return Products(self._side("context").lookup()(context), self._side("item").vectors().rows)
 
 
-def auto_weight(pairs: float) -> float:
-    """The weight of an unobserved pair where there are so many pairs for each observed one, which weighs one."""
-    return min(ALL_PAIRS_WEIGH / pairs, 1.0) if pairs > 0 else 0.0
+def auto_weight(pairs: float, largest: float = 1.0) -> float:
+    """The weight of an unobserved pair where there are so many pairs for each observed one, which weighs one.
+
+    ``largest`` is the most that the weight of an item multiplies it by: no pair is to weigh more than an observed one.
+    """
+    return min(ALL_PAIRS_WEIGH / pairs, 1.0 / largest) if pairs > 0 and largest > 0 else 0.0
 
 
 def documented(cls: type[S]) -> type[S]:

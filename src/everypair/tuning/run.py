@@ -92,7 +92,7 @@ def tune(
     >>> dataset = ep.datasets.youtube_like(200, 50, seed=0)
     >>> tuning = ep.tune(ep.Recommender(ep.MF()), dataset, ep.evaluation.LeaveLast(), trials=3)
     >>> sorted(tuning.best.settings)
-    ['factors', 'regularization', 'unobserved_weight']
+    ['factors', 'popularity_exponent', 'regularization', 'unobserved_weight']
     >>> recommender = tuning.recommender.fit(dataset)
     """
     began = time.monotonic()

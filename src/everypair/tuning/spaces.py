@@ -41,7 +41,7 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.evaluation.search`) where it
     grows with the weight of a row (``regularization_exponent`` 1; a Separable with 0 is set to 1 by :func:`~everypair.tune`), as it
     is for other exponents and tensors, and not at all where the model has a dict of L2 weights; how much more unobserved pairs of
-    popular items weigh (``popularity_exponent``), but for tensors and Separable; and the number of factors by doubling, up to 256
+    popular items weigh (``popularity_exponent``), where it is not 0; and the number of factors by doubling, up to 256
     (64 for PARAFAC, 16 for Tucker) or the number of users or items; a tuple of them is left alone.
 
     Examples
@@ -63,7 +63,7 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
         fixed = isinstance(model, Tensor | Weighed)  # an exponent of 0 was chosen
         shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not fixed)
         space |= {SHRINKAGE: SHRINKAGES} if shrinks else {L2: PENALTIES}
-    if isinstance(model, Weighed):
+    if isinstance(model, Weighed) and model.popularity_exponent > 0:  # 0 was chosen
         space[POPULARITY] = list(POPULARITIES)
     if isinstance(getattr(model, FACTORS, None), numbers.Integral):
         most = max(min(dataset.n_users, dataset.n_items), 1)

@@ -75,23 +75,23 @@ def lines(title: str, across: str, up: str, series: Sequence[Line], log: tuple[b
 
 
 def bars(title: str, series: Sequence[Bar]) -> str:
-    """Figures beside each other, ours in a colour of their own."""
-    row, top = 26, 40
-    names = min(max(int(7 * max(len(bar.name) for bar in series)) + 30, 120), 400)
-    height, longest = top + row * len(series) + 12, max(bar.value for bar in series) or 1.0
+    """Figures beside each other, ours in a colour of their own; as wide as the names need."""
+    row, top, room = 26, 40, 300
+    names = min(max(7 * max(len(bar.name) for bar in series) + 30, 120), 400)
+    width, height, longest = names + room + 80, top + row * len(series) + 12, max(bar.value for bar in series) or 1.0
     parts = [
         STYLE,
         f'<g class="{NAME}">',
-        f'<rect class="paper" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
+        f'<rect class="paper" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
         pictures.text(16, 25, "title", title),
     ]
     for j, bar in enumerate(series):
-        down, long = top + row * j, bar.value / longest * (WIDTH - names - 80)
+        down, long = top + row * j, bar.value / longest * room
         colour = COLOURS[0] if bar.ours else COLOURS[1]
         parts.append(pictures.text(names - 10, down + 16, "tick", pictures.shortened(bar.name, 12, names - 24)))
         parts.append(f'<rect x="{names}" y="{down + 3}" width="{long:.1f}" height="{row - 8}" rx="2" fill="{colour}"/>')
         parts.append(pictures.text(names + long + 8, down + 16, "value", f"{bar.value:.4f}"))
-    return pictures.svg(title, WIDTH, height, [*parts, "</g>"])
+    return pictures.svg(title, width, height, [*parts, "</g>"])
 
 
 def _drawn(line: Line, j: int, x: Axis, y: Axis) -> list[str]:

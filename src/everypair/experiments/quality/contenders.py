@@ -32,6 +32,13 @@ def make(settings: Mapping[str, Any]) -> Recommender:
     return Recommender(_model(name, arguments), _recipes(context, history), _recipes(item, history))
 
 
+def resolved(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """All that settings come to, defaults included."""
+    made = make(settings)
+    recipes = {side: [vars(recipe) for recipe in getattr(made, side)] for side in ("context", "item")}
+    return {"model": made.model.get_params(), **recipes}
+
+
 def _model(name: str, arguments: dict[str, Any]) -> Model:
     if name in COUNTED:
         return getattr(models, name)()

@@ -12,6 +12,7 @@ from everypair.experiments.benchmark.pictures import Bar, bars
 from everypair.experiments.benchmark.process import Remote
 from everypair.experiments.benchmark.store import Store, Unit
 from everypair.experiments.quality import rows
+from everypair.experiments.quality.contenders import resolved
 from everypair.experiments.quality.rows import FEWER, Contender, Row, Variant
 
 SECTION = "quality"
@@ -48,12 +49,14 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
             if not contender.untuned:
                 continue
             default = {name: contender.settings[name] for name in STRUCTURE if name in contender.settings}
-            untuned = {**named, "what": "default", "settings": default}
+            untuned = {**named, "what": "default", "settings": default, "defaults": resolved(default)}
             found.append(Unit(untuned, _fits(setup, row, lambda default=default: default, [0])))
         first = row.contenders[0]
         for name, variant in row.variants.items():
             of = {**common, "contender": first.name, "what": "variant", "variant": name, "settings": first.settings}
-            of |= {"space": first.space, "trials": trials, **variant._asdict()}
+            of |= {"space": first.space, "trials": trials, "epochs": row.epochs, **variant._asdict()}
+            if variant.space:
+                of["trials anew"] = min(trials, FEWER)
             found.append(Unit(of, _varied(setup, row, tunings[0], variant, min(trials, FEWER))))
     return [(SECTION, unit) for unit in found]
 
@@ -172,7 +175,8 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
         f"{row.name}, {row.tuned}",
         bars(f"{row.name}: {row.tuned}", shown),
     )
-    variants = {e["arguments"]["variant"]: e for e in entries if e["arguments"]["what"] == "variant"}  # those measured last
+    measured = {e["arguments"]["variant"]: e for e in entries if e["arguments"]["what"] == "variant"}  # last
+    variants = {name: measured[name] for name in row.variants if name in measured}
     base = _of(entries, "test", row.contenders[0].name)
     if variants and base:
         told.say(
@@ -189,6 +193,9 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
             for e in variants.values()
         ]
         told.table(["", *row.metrics, "seconds", f"{row.tuned}, change"], changed)
+        parts = [Bar(name, _mean(entry["result"]["fits"], row.tuned), ours=False) for name, entry in variants.items()]
+        title = f"{row.name}: what each ingredient brings to {row.tuned}"
+        told.picture(f"ingredients-{row.name}", title, bars(title, [Bar("all of it", whole, ours=True), *parts]))
 
 
 def untuned(contender: Contender) -> str:
@@ -197,8 +204,9 @@ def untuned(contender: Contender) -> str:
 
 
 def _of(entries: list[dict[str, Any]], what: str, contender: str) -> list[dict[str, Any]]:
-    """The entry of that kind that was measured last, if there is one."""
-    return [e for e in entries if e["arguments"]["what"] == what and e["arguments"]["contender"] == contender][-1:]
+    """The entry of that kind from most seeds, and of those the one that was measured last, if there is one."""
+    own = [e for e in entries if e["arguments"]["what"] == what and e["arguments"]["contender"] == contender]
+    return sorted(own, key=lambda entry: len(entry["result"].get("fits", [])))[-1:]
 
 
 def _mean(fits: list[dict[str, Any]], metric: str) -> float:

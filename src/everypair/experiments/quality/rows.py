@@ -294,6 +294,11 @@ def choose(data: Path, names: Sequence[str]) -> list[Row]:
     return [row for row in there if not names or row.name in names]
 
 
+def left_out(data: Path, chosen: Sequence[Row], names: Sequence[str]) -> dict[str, list[str]]:
+    """The rows that nobody named and that cannot be run, with the files that are missing."""
+    return {} if names else {row.name: _absent(data, row) for row in ROWS if row not in chosen}
+
+
 def _absent(data: Path, row: Row) -> list[str]:
     """The files of a row that are not there."""
     paths = (Path(row.name) / f"{file}.parquet" for file in row.files)
