@@ -164,6 +164,7 @@ def make(
         "unobserved_weight": alpha0,
         "regularization": strength,
         "regularization_exponent": exponent,
+        "popularity_exponent": 0.0,  # feedback has weights of its own
         "dtype": "float64",
         "random_state": seed,
     }

@@ -211,6 +211,10 @@ WRONG: dict[str, tuple[Any, str]] = {
     "a sample of -1": (lambda r, s: s.test.sample(-1), "n must be at least 1"),
     "no trials": (lambda r, s: search(lambda p: r, {}, s, "ndcg@5", 0), "trials must be at least 1"),
     "a space from 0": (lambda r, s: search(lambda p: r, {"x": (0, 1)}, s, "ndcg@5", 1), r"space\['x'\] must be"),
+    "a weight twice": (
+        lambda r, s: search(lambda p: r, {"unobserved_weight": (0.1, 1), "all_pairs": (1, 10)}, s, "ndcg@5", 1),
+        "the same setting in other units",
+    ),
     "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "goes with 'unobserved_weight'"),
     "nothing to tune": (lambda r, s: search(lambda p: r, {"x": (0.1, 1)}, s, "ndcg@5", 1), "trained by epochs"),
     "not a dataset": (lambda r, s: LeaveLast().split({"user": [1]}), "must be an everypair.Dataset"),
@@ -295,6 +299,8 @@ def test_search_finds_better_settings_and_looks_at_the_tuning_part_alone(split: 
         "unobserved_weight": 0.1,
         "regularization": pytest.approx(0.1 / (1 + 0.1 * pairs), rel=0.01),
     }
+    in_units = search(make, {"all_pairs": (pairs / 100, pairs), "shrinkage": (0.01, 1.0)}, blind, "ndcg@20", 4)
+    assert [trial.settings for trial in in_units.trials] == [pytest.approx(trial.settings, rel=0.01) for trial in found.trials]
     assert found.best.value == max(trial.value for trial in found.trials)
     refitted = make(found.best.settings)
     refitted.model.set_params(epochs=found.best.epochs)

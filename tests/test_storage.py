@@ -312,6 +312,8 @@ LIES: dict[str, tuple[str, str, str, Any]] = {
     "times of another length": ("MF", "numbers", "events time", lambda t: t[:-1]),
     "parameters of another shape": ("MF", "numbers", "parameter H", lambda h: h[:, :-1]),
     "parameters of another kind": ("FM", "numbers", "parameter W", lambda w: w.astype(np.float64)),
+    "weights of other items": ("MF", "numbers", "item weight", lambda w: w[:-1]),
+    "weights below zero": ("MF", "numbers", "item weight", lambda w: -w),
     "counts of another length": ("CoView", "numbers", "counts", lambda c: c[:-1]),
     "counts beyond the last": ("CoView", "index", "indices", lambda i: i + 1),
 }
@@ -476,7 +478,12 @@ def test_the_weight_that_was_used(model: Any, dataset: ep.Dataset, tmp_path: Pat
     weight = recommender.model.unobserved_weight_
     recommender.save(tmp_path / "model")
     again = ep.load(tmp_path / "model")
+    of_items = recommender.model.item_weight_
+    np.testing.assert_array_equal(again.model.item_weight_, of_items)  # type: ignore[attr-defined]
     new = {"user": [dataset.users[0]], "item": [dataset.items[1]], "timestamp": [10**10]}
     assert weight == again.model.unobserved_weight_ == again.update(new).model.unobserved_weight_  # type: ignore[attr-defined]
+    more = again.update({**new, "item": ["never seen"]}).model.item_weight_  # type: ignore[attr-defined]
+    expected = dict(zip(dataset.items.values.to_pylist(), of_items, strict=True)) | {"never seen": of_items.min()}
+    assert dict(zip(again.dataset_.items.values.to_pylist(), more, strict=True)) == expected
     manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
     assert str(weight)[:8] in json.dumps(manifest)

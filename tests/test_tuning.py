@@ -142,6 +142,7 @@ def test_default_spaces(dataset: ep.Dataset) -> None:
     low, high = default_space(ep.Recommender(ep.MF()), dataset)["unobserved_weight"]
     assert low < ep.MF(2, epochs=1).fit(ep.Recommender(ep.MF(2, epochs=1)).fit(dataset).feedback_).unobserved_weight_ <= high
     assert names(ep.MF(regularization_exponent=0.0)) == names(ep.MF(regularization_exponent=0.5)) == common | {"regularization"}
+    assert names(ep.MF(popularity_exponent=0.0)) == {"unobserved_weight", "shrinkage", "factors"}
     assert names(ep.PARAFAC()) == {"unobserved_weight", "regularization", "factors"}
     assert names(ep.FM(regularization={"default": 0.1, "W": 0.2})) == common
     assert sizes(ep.MF()) == [16], "there are 29 items"
