@@ -19,6 +19,7 @@ PLAIN: dict[str, Any] = {
     "unobserved_weight": 0.2,
     "regularization": 0.1,
     "regularization_exponent": 0.5,
+    "popularity_exponent": 0.0,
 }
 
 seeds = st.integers(0, 10**6)

@@ -177,7 +177,8 @@ ROWS = [
         {},
         (PRODUCTS, SMALL_MATRIX),
         {"ndcg@10": 0.0251, "hit_rate@10": 0.0455},
-        ingredients(PRODUCTS),
+        {name: variant for name, variant in ingredients(PRODUCTS).items() if name.startswith(("without", "history", "k = 64"))},
+        trials=10,
     ),
     Row(
         "lightgcn-gowalla",
