@@ -162,7 +162,8 @@ def test_matrix_factorization_agrees_with_a_fit_that_holds_the_items(name: str, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating, "_fold_items", lambda *args: None)
         recommender = begun(name, log, before).update(new, people(log))
-    dataset, model = recommender.dataset_, ep.MF(**{**COMMON, "epochs": 400}, regularization_exponent=0.7)
+    dataset = recommender.dataset_
+    model = ep.MF(**{**COMMON, "epochs": 400}, regularization_exponent=0.7, popularity_exponent=0.0)
     weight = recommender.model.item_weight_  # type: ignore[attr-defined]  # that of the fit
     events, alpha = dataset.counted()
     pairs = dataset.user[events], dataset.item[events]
