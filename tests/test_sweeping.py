@@ -134,7 +134,8 @@ def test_rows_that_threads_share() -> None:
             np.testing.assert_array_equal(one.phi_, other.phi_)
             assert [epoch[1:5] for epoch in one.history_] == [epoch[1:5] for epoch in other.history_]
     plain: dict[str, Any] = {
-        "unobserved_weight": 0.01, "regularization": 0.01, "regularization_exponent": 0.0, "popularity_exponent": 0.0, "epochs": 1, "dtype": "float64",
+        "unobserved_weight": 0.01, "regularization": 0.01, "regularization_exponent": 0.0, "popularity_exponent": 0.0,
+        "epochs": 1, "dtype": "float64",
     }  # fmt: skip
     whole = ep.MF(20, **plain).fit(feedback)
     held = ep.MF(20, **plain, rotate=False).fit(feedback, fixed={"W": whole.phi_}, start={"H": whole.psi_})
