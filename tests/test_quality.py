@@ -237,9 +237,9 @@ def test_what_is_there_is_not_measured_again(small_rows: Path, monkeypatch: pyte
 
     monkeypatch.setattr(results, "Remote", Counting)
     out = small_rows / "benchmarks.md"
-    command = ["benchmark", "quality", "--data", str(small_rows), "--rows", "s3rec-sports", "--trials", "1", "--out", str(out)]
+    command = ["benchmark", "quality", "--data", str(small_rows), "--rows", "s3rec-beauty", "--trials", "1", "--out", str(out)]
     assert run(*command, "--seeds", "2").exit_code == 0
-    (row,) = (row for row in rows.ROWS if row.name == "s3rec-sports")
+    (row,) = (row for row in rows.ROWS if row.name == "s3rec-beauty")
     assert asked.count("tune") == len(row.contenders) + sum(bool(variant.space) for variant in row.variants.values())
     assert asked.count("fit") == len(row.contenders) * (2 + 1) + len(row.variants)
     page = out.read_text()

@@ -35,9 +35,10 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
     """For each row: each contender tuned, then fitted from several seeds and with default settings; then variants of the first."""
     found = []
     for row in setup.rows:
-        common, trials = {"row": row.name, "threads": setup.threads}, setup.trials or row.trials
+        common = {"row": row.name, "threads": setup.threads}
         tunings: list[Settings] = []
         for contender in row.contenders:
+            trials = setup.trials or contender.trials or row.trials
             named = {**common, "contender": contender.name}
             searched = {"trials": trials, "epochs": row.epochs, "settings": contender.settings, "space": contender.space}
             tuned = {**named, "what": "tuned", **searched}
@@ -51,7 +52,7 @@ def units(setup: Setup, store: Store) -> list[tuple[str, Unit]]:
             default = {name: contender.settings[name] for name in STRUCTURE if name in contender.settings}
             untuned = {**named, "what": "default", "settings": default, "defaults": resolved(default)}
             found.append(Unit(untuned, _fits(setup, row, lambda default=default: default, [0])))
-        first = row.contenders[0]
+        first, trials = row.contenders[0], setup.trials or row.trials
         for name, variant in row.variants.items():
             of = {**common, "contender": first.name, "what": "variant", "variant": name, "settings": first.settings}
             of |= {"space": first.space, "trials": trials, "epochs": row.epochs, **variant._asdict()}
@@ -126,23 +127,34 @@ def part(entries: list[dict[str, Any]]) -> Part:
     )
     by_row = [(row, [entry for entry in entries if entry["arguments"]["row"] == row.name]) for row in rows.ROWS]
     measured = [(row, own) for row, own in by_row if _of(own, "test", row.contenders[0].name)]
-    header = ["", "metric", "best listed below", "untuned", "tuned", "seconds"]
+    header = ["", "", "metric", "best listed below", "untuned", "tuned", "seconds"]
     told.table(header, [_in_short(row, own) for row, own in measured])
     for row, own in measured:
         _tell(told, row, own)
     return told
 
 
+def _chosen(row: Row, entries: list[dict[str, Any]]) -> Contender:
+    """The contender that is best on what was tuned on: what someone who has not seen the test would take."""
+
+    def value(contender: Contender) -> float:
+        return max((entry["result"]["value"] or 0.0 for entry in _of(entries, "tuned", contender.name)), default=0.0)
+
+    return max(row.contenders, key=value)
+
+
 def _in_short(row: Row, entries: list[dict[str, Any]]) -> list[str]:
-    """What others printed, and our first contender, by the metric it was tuned for."""
-    first, at = row.contenders[0], row.metrics.index(row.tuned)
+    """What others printed, and our contender that tuning found best, by the metric it was tuned for; untuned, the first."""
+    first, chosen, at = row.contenders[0], _chosen(row, entries), row.metrics.index(row.tuned)
     printed = [(value, name) for name, figures in row.published.items() if (value := figures[at]) is not None]
     best = max(printed, default=None)
     untuned_fits, fits = (
-        [fit for entry in _of(entries, what, first.name) for fit in entry["result"]["fits"]] for what in ("default", "test")
+        [fit for entry in _of(entries, what, one.name) for fit in entry["result"]["fits"]]
+        for what, one in (("default", first), ("test", chosen))
     )
     return [
         row.name,
+        chosen.name,
         row.tuned,
         f"{best[0]:.4f}, {best[1].partition(' (')[0]}" if best else "",
         f"{_mean(untuned_fits, row.tuned):.4f}" if untuned_fits else "",
@@ -166,8 +178,9 @@ def _tell(told: Part, row: Row, entries: list[dict[str, Any]]) -> None:
                 shown.append(Bar(label, _mean(result["fits"], row.tuned), ours=True))
                 if what == "test" and contender.space:
                     settings.append(f"{contender.name}: {_listed(result['settings'])}.")
-                if what == "test" and contender is row.contenders[0]:
-                    _aim(told, row, result["fits"])
+    chosen = _chosen(row, entries)
+    for entry in _of(entries, "test", chosen.name):
+        _aim(told, row, entry["result"]["fits"])
     told.table(["", *row.metrics, "seconds", "memory"], lines)
     told.say(f"Tuned for {row.tuned}.", *settings)
     told.picture(
