@@ -140,7 +140,7 @@ def _chosen(row: Row, entries: list[dict[str, Any]]) -> Contender:
     def value(contender: Contender) -> float:
         return max((entry["result"]["value"] or 0.0 for entry in _of(entries, "tuned", contender.name)), default=0.0)
 
-    return max(row.contenders, key=value)
+    return max((one for one in row.contenders if _of(entries, "test", one.name)), key=value)
 
 
 def _in_short(row: Row, entries: list[dict[str, Any]]) -> list[str]:
