@@ -87,8 +87,9 @@ def machine(factors: int, context: str, *item: str) -> Contender:
 
 
 def tagging(name: str, model: str, space: Space, **settings: Any) -> Contender:
-    """A model of users, what they tag, and tags."""
-    return Contender(name, {"model": model, "context": ["user", _levels(TAGGED)], **settings}, space, untuned=model == "FM")
+    """A model of users, what they tag, and tags; tensors, whose steps cost more, have fewer trials."""
+    told = {"model": model, "context": ["user", _levels(TAGGED)], **settings}
+    return Contender(name, told, space, untuned=model == "FM", trials=FEWER if model in ("PARAFAC", "Tucker") else None)
 
 
 def counted(name: str, model: str, context: str) -> Contender:
