@@ -144,13 +144,14 @@ def _chosen(row: Row, entries: list[dict[str, Any]]) -> Contender:
 
 
 def _in_short(row: Row, entries: list[dict[str, Any]]) -> list[str]:
-    """What others printed, and our contender that tuning found best, by the metric it was tuned for; untuned, the first."""
-    first, chosen, at = row.contenders[0], _chosen(row, entries), row.metrics.index(row.tuned)
+    """What others printed, and our contender that tuning found best, by the metric it was tuned for; the same model untuned."""
+    chosen, at = _chosen(row, entries), row.metrics.index(row.tuned)
+    alike = next((one for one in row.contenders if one.untuned and untuned(one) == untuned(chosen)), chosen)
     printed = [(value, name) for name, figures in row.published.items() if (value := figures[at]) is not None]
     best = max(printed, default=None)
     untuned_fits, fits = (
         [fit for entry in _of(entries, what, one.name) for fit in entry["result"]["fits"]]
-        for what, one in (("default", first), ("test", chosen))
+        for what, one in (("default", alike), ("test", chosen))
     )
     return [
         row.name,
@@ -244,7 +245,8 @@ def _evaluated(entries: list[dict[str, Any]]) -> list[str]:
 
 def _listed(settings: dict[str, Any]) -> str:
     hidden = {*STRUCTURE, "n_threads", "factors", "combinations"}
-    return ", ".join(f"{name} {value:g}" for name, value in settings.items() if name not in hidden)
+    told = {"decay" if name == "fade" else name: 1.0 - value if name == "fade" else value for name, value in settings.items()}
+    return ", ".join(f"{name} {value:g}" for name, value in told.items() if name not in hidden)
 
 
 def _aim(told: Part, row: Row, fits: list[dict[str, Any]]) -> None:

@@ -138,7 +138,7 @@ def ingredients(contender: Contender) -> dict[str, Variant]:
 
 LAST_OUT = (
     "Each user's last event is the test, and all items that the user does not have are ranked. The event before it is tuned on, "
-    "never trained on, and part of the history that is known at the test."
+    "never trained on, and part of the history that is known at the test. One item is relevant: the hit rate is the recall."
 )
 PAIRS_OUT = "Published split: the items of each user's test pairs among all that are not in the training part."
 HITS = ("hit_rate@5", "hit_rate@10", "hit_rate@20", "ndcg@5", "ndcg@10", "ndcg@20")
