@@ -21,8 +21,10 @@ import scipy.sparse as sp
 
 import everypair as ep
 from everypair import reference
+from everypair.models.weighed import PAPER
 
-PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, "regularization_exponent": 0.0, "popularity_exponent": 0.0}
+PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, **PAPER}
+BY_WEIGHT: dict[str, Any] = {**PLAIN, "regularization": 0.001, "regularization_exponent": 1.0}
 
 
 def events(path: Path | None, share: float) -> tuple[np.ndarray, np.ndarray]:
@@ -69,14 +71,7 @@ def fields(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=10)
     for model in (ep.FM, ep.MFSI):
         for solver in ("block", "cd"):
-            settings = {
-                "unobserved_weight": 0.01,
-                "regularization": 0.001,
-                "regularization_exponent": 1.0,
-                "popularity_exponent": 0.0,
-                "epochs": 4,
-                "n_threads": 2,
-            }
+            settings = {**BY_WEIGHT, "epochs": 4, "n_threads": 2}
             report(f"{model.__name__} {solver}", model(k, field_solver=solver, **settings).fit(feedback, contexts=contexts))
 
 
@@ -84,14 +79,7 @@ def epoch(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     user, item = data
     feedback, contexts = ep.Feedback(np.arange(len(user)), item), describe(user, item, history=0)
     for threads in (1, 2):
-        settings = {
-            "unobserved_weight": 0.01,
-            "regularization": 0.001,
-            "regularization_exponent": 1.0,
-            "popularity_exponent": 0.0,
-            "epochs": 2,
-            "n_threads": threads,
-        }
+        settings = {**BY_WEIGHT, "epochs": 2, "n_threads": threads}
         report(f"FM, {threads} threads", ep.FM(k, **settings).fit(feedback, contexts=contexts))
 
 
@@ -100,7 +88,7 @@ def start(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
     by_event, by_user = ep.Feedback(np.arange(len(user)), item), ep.Feedback(user, item, duplicates="sum")
     contexts = describe(user, item, history=0)
     for std in (0.1 / k**0.5, 0.1, k**-0.25):
-        common = {"regularization": 0.3, "regularization_exponent": 0.0, "popularity_exponent": 0.0, "epochs": 8, "init_std": std}
+        common = {**PAPER, "regularization": 0.3, "epochs": 8, "init_std": std}
         report(f"FM, std {std:.3f}", ep.FM(k, unobserved_weight=0.003, **common).fit(by_event, contexts=contexts))
         report(f"MF, std {std:.3f}", ep.MF(k, unobserved_weight=0.03, **common).fit(by_user))
 

@@ -19,6 +19,7 @@ from everypair.contexts import Description
 from everypair.experiments import cost, report, reproduce
 from everypair.experiments.reproduce import QUICK
 from everypair.files import as_json
+from everypair.models.weighed import PAPER
 from everypair.moments import Moments
 
 TINY = QUICK._replace(
@@ -47,8 +48,7 @@ def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log:
     feedback = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items))
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
     columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}
-    loss = {"unobserved_weight": 0.01, "regularization": 0.1, "regularization_exponent": 0.0, "popularity_exponent": 0.0}
-    model = ep.FM(2, epochs=1, rotate=False, dtype="float64", **loss)
+    model = ep.FM(2, epochs=1, rotate=False, dtype="float64", unobserved_weight=0.01, regularization=0.1, **PAPER)
     conventional = cost.Conventional(feedback, columns, model)
     start = {letter: value.copy() for letter, value in conventional.parameters.items()}
     model.fit(feedback, contexts=columns, start=start)

@@ -17,7 +17,7 @@ from remotes import Local
 import everypair as ep
 from everypair.cli.shell import main
 from everypair.evaluation import given as given_split
-from everypair.experiments.quality import problems, results, rows
+from everypair.experiments.quality import problems, results, rows, told
 from everypair.experiments.quality.contenders import make
 from everypair.experiments.quality.rows import Contender, Row
 
@@ -219,8 +219,8 @@ def test_all_rows(small_rows: Path) -> None:
         for contender in row.contenders:
             assert f"| **{contender.name}** |" in page
             own = page.split(f"### {row.name}\n")[1].split("\n### ")[0]
-            expected = {results.untuned(other) for other in row.contenders if other.untuned}
-            assert (f"| **{results.untuned(contender)}** |" in own) == (results.untuned(contender) in expected)
+            expected = {told.untuned(other) for other in row.contenders if other.untuned}
+            assert (f"| **{told.untuned(contender)}** |" in own) == (told.untuned(contender) in expected)
         for variant in row.variants:
             assert f"| {variant} |" in page
         for metric in row.aims:

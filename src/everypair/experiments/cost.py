@@ -19,6 +19,7 @@ from everypair.feedback import Feedback
 from everypair.history import HistoryField
 from everypair.kernels.conventional import sweep
 from everypair.models import FM
+from everypair.models.weighed import PAPER
 from everypair.moments import Moments
 from everypair.reference import dense
 from everypair.rows import Levels, one_hot
@@ -142,13 +143,7 @@ def _problems(events: int, catalogue: list[int], seed: int) -> Iterator[tuple[st
 
 def machine(factors: int) -> FM:
     """The model that both train."""
-    loss: dict[str, Any] = {
-        "unobserved_weight": 0.01,
-        "regularization": 0.1,
-        "regularization_exponent": 0.0,
-        "popularity_exponent": 0.0,
-    }
-    return FM(factors, epochs=1, n_threads=1, rotate=False, **loss)
+    return FM(factors, epochs=1, n_threads=1, rotate=False, unobserved_weight=0.01, regularization=0.1, **PAPER)
 
 
 def count(columns: dict[str, Any], feedback: Feedback, factors: int) -> Problem:

@@ -7,6 +7,11 @@ from typing import Any
 
 from everypair.models.tower_model import AUTO, TowerModel
 
+PAPER: dict[str, Any] = {
+    "regularization_exponent": 0.0,
+    "popularity_exponent": 0.0,
+}  # all unobserved pairs weigh the same, plain L2
+
 
 @dataclass(repr=False, eq=False)
 class Weighed(TowerModel):

@@ -8,11 +8,12 @@ from types import ModuleType
 from typing import Any
 
 from everypair.experiments.benchmark.part import Part, verdict
-from everypair.experiments.quality import results as quality
+from everypair.experiments.quality import told
+from everypair.experiments.quality.results import SECTION as QUALITY
 from everypair.experiments.speed.sections import SECTIONS as SPEED
 from everypair.files import write_atomically
 
-SECTIONS: dict[str, ModuleType] = {quality.SECTION: quality, **SPEED}
+SECTIONS: dict[str, ModuleType] = {QUALITY: told, **SPEED}
 
 INTRODUCTION = """# Benchmarks
 

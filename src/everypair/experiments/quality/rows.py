@@ -18,6 +18,7 @@ TRIPLES: Space = {"all_pairs": (1.0, 100.0), "shrinkage": (0.0005, 0.1), "popula
 ALL_TRIPLES: Space = {"unobserved_weight": (3e-8, 3e-5), "regularization": (0.0003, 0.3)}
 PLAIN: Space = {"regularization": (0.001, 1.0)}  # the core of Tucker takes part in every score: L2 that grows would be all there is
 FEWER = 6  # trials, where one thing alone is looked for
+STRUCTURE = ("model", "context", "item")
 
 
 class Contender(NamedTuple):
@@ -28,6 +29,11 @@ class Contender(NamedTuple):
     space: Space
     untuned: bool = True  # whether to fit it with default settings, too
     trials: int | None = None  # None: as many as the row has
+
+    @property
+    def structure(self) -> dict[str, Any]:
+        """What a user who tunes nothing says."""
+        return {name: self.settings[name] for name in STRUCTURE if name in self.settings}
 
 
 class Variant(NamedTuple):

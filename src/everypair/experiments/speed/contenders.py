@@ -59,14 +59,10 @@ class EveryPair(Contender):
 
     def fit(self, matrix: Any, epochs: int, after: After = lambda state: None) -> Factors:
         from everypair.models import MF
+        from everypair.models.weighed import PAPER
 
         unobserved, strength = self.loss
-        loss: dict[str, Any] = {
-            "unobserved_weight": unobserved,
-            "regularization": strength,
-            "regularization_exponent": 0.0,
-            "popularity_exponent": 0.0,
-        }
+        loss = {"unobserved_weight": unobserved, "regularization": strength, **PAPER}
         model = MF(self.factors, epochs=epochs, n_threads=self.threads, **loss)
         model.fit(matrix, callback=lambda m, epoch: after(State(lambda: Factors(m.phi_, m.psi_), epoch.objective)))
         return Factors(model.phi_, model.psi_)

@@ -27,6 +27,7 @@ from everypair.experiments.speed import events
 from everypair.experiments.speed.setup import Setup
 from everypair.feedback import Feedback
 from everypair.models import MF, PARAFAC, Tucker
+from everypair.models.weighed import PAPER
 from everypair.moments import Moments
 
 EPOCHS = 3
@@ -51,8 +52,7 @@ class Runner:
 
     def __init__(self, kind: str, factors: int, threads: int, path: str | None, users: int, items: int) -> None:
         dataset = events.load(path, users, items)[0]
-        settings = {"n_threads": threads, "unobserved_weight": 0.01, "regularization": 0.1}
-        settings |= {"regularization_exponent": 0.0, "popularity_exponent": 0.0}
+        settings = {"n_threads": threads, "unobserved_weight": 0.01, "regularization": 0.1, **PAPER}
         shape = dataset.n_users, dataset.n_items
         self._contexts: dict[str, Any] = {}
         if kind == "MF":
