@@ -3,10 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
 
-.PHONY: demo test lint checks test-full test-python test-bounds test-wheel bench clean
+.PHONY: demo page test lint checks test-full test-python test-bounds test-wheel bench clean
 
+# SERVE=1 goes on to the page.
 demo: .venv/.installed
-	$(BIN)/everypair reproduce --quick --out report
+	$(BIN)/everypair reproduce --quick --out report --save-model
+	@$(if $(SERVE),$(MAKE) --no-print-directory page,echo "To look at what this model knows, in a browser: make page")
+
+# What the model of the demo knows, to look at.
+page: .venv/.serve
+	@test -d report/model || { echo "There is no model yet: make demo"; exit 1; }
+	$(BIN)/everypair serve report/model --open --log-level warning
 
 # Two at a time: each of the checks keeps one core busy.
 test: lint
@@ -29,7 +36,8 @@ test-python: .venv/.dev
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
-ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed quality
+ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed quality \
+	service service_process service_schema page
 test-bounds: .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/test_%.py)
 
@@ -55,6 +63,10 @@ bench: .venv/.bench
 .venv/.installed: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet -e .
 	touch $@
+
+.venv/.serve: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet -e ".[serve]"
+	touch .venv/.installed $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet -e ".[dev]"

@@ -259,7 +259,23 @@ def test_the_number_of_epochs_from_what_is_held_out(shop: Path, tmp_path: Path) 
     stopping: Any = ep.Recommender(ep.MF(2, epochs=6)).fit(split.train, validation=split.tune, metric="recall@5").validation_
     assert found["validation"] == {"metric": "recall@5", "epoch": stopping.best_epoch, "value": stopping.best_value}
     assert found["epochs"] == stopping.best_epoch
-    assert len(ep.load(tmp_path / "m").dataset_) == len(dataset)
+    kept = ep.load(tmp_path / "m")
+    assert len(kept.dataset_) == len(dataset)
+    assert kept.evaluation_ == {"protocol": "leave-last, tuning part", "metrics": {"recall@5": {"value": stopping.best_value}}}
+    assert f"recall@5   {stopping.best_value:.4f}" in done("inspect", tmp_path / "m").stdout
+
+
+def test_figures_are_kept_with_a_model_of_the_same_settings(shop: Path, tmp_path: Path) -> None:
+    done("fit", shop / "plays.csv", *MF, "--out", tmp_path / "m")
+    before = ep.load(tmp_path / "m")
+    found = json.loads(done("evaluate", shop / "plays.csv", *MF, "--keep", tmp_path / "m", "--json").stdout)
+    kept = ep.load(tmp_path / "m")
+    assert kept.evaluation_ is not None
+    assert kept.evaluation_["metrics"] == found["models"][1]["metrics"]
+    assert kept.evaluation_["queries"] == found["queries"]
+    user = kept.dataset_.users[0]
+    assert kept.recommend(users=[user]).equals(before.recommend(users=[user]))
+    refused(1, "made with other settings", "evaluate", shop / "plays.csv", *MF, "--epochs", "3", "--keep", tmp_path / "m")
 
 
 @pytest.mark.parametrize(

@@ -535,3 +535,12 @@ def test_a_million_events_take_seconds() -> None:
     dataset = ep.Dataset(table, timestamp="t")
     assert time.perf_counter() - began < 15
     assert len(dataset) == n
+
+
+def test_titles_change_nothing_else() -> None:
+    plain, titled = (datasets.youtube_like(60, 80, seed=4, titles=titles) for titles in (False, True))
+    assert events(plain) == events(titled)
+    names = titled.item_table["title"].to_pylist()
+    assert len(set(names)) == len(names)
+    assert titled.item_table.drop_columns(["title"]).equals(plain.item_table)
+    assert datasets.youtube_like(60, 80, seed=4, titles=True).item_table.equals(titled.item_table)

@@ -139,12 +139,16 @@ def test_the_report_needs_nothing_but_itself(results: dict[str, Any]) -> None:
 def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "QUICK", TINY)
     out = tmp_path / "new" / "report"
-    done = run("reproduce", "--quick", "--out", str(out), "--trials", "1")
+    done = run("reproduce", "--quick", "--out", str(out), "--trials", "1", "--save-model")
     assert done.exit_code == 0, done.output
     assert "Instant recommendation" in done.stdout
+    kept = ep.load(out / "model")
+    assert "history" in str(kept.context).lower()
+    assert kept.evaluation_ is not None
+    assert "title" in kept.dataset_.item_table.column_names
     written = json.loads((out / "results.json").read_text())
     assert written["scale"]["trials"] == 1
-    assert sorted(path.name for path in out.iterdir()) == ["index.html", "results.json"]
+    assert sorted(path.name for path in out.iterdir()) == ["index.html", "model", "results.json"]
     monkeypatch.setattr(reproduce, "reproduce", lambda *args: written)
     again = run("reproduce", "--quick", "--out", str(out), "--json")
     assert json.loads(again.stdout) == written

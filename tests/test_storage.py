@@ -255,7 +255,7 @@ def test_lies_with_the_right_checksums(name: str, dataset: ep.Dataset, tmp_path:
         else:
             tampered(manifest, random)
         manifest.pop("sha256", None)
-        manifest["sha256"] = folders._checksum(manifest)
+        manifest["sha256"] = folders.checksum(manifest)
         (place / "manifest.json").write_text(json.dumps(manifest))
         reads(place, dataset, verify=True)
 
@@ -392,7 +392,7 @@ def test_folders_of_others_are_left_alone(dataset: ep.Dataset, tmp_path: Path) -
 def rewritten(place: Path, **changed: Any) -> None:
     manifest = {**json.loads((place / "manifest.json").read_text()), **changed}
     manifest.pop("sha256", None)
-    (place / "manifest.json").write_text(json.dumps({**manifest, "sha256": folders._checksum(manifest)}))
+    (place / "manifest.json").write_text(json.dumps({**manifest, "sha256": folders.checksum(manifest)}))
 
 
 def test_what_is_refused(dataset: ep.Dataset, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
 from everypair.data.frames import as_frame
+from everypair.moments import Moments
 from everypair.ranking import Lists
 
 
@@ -18,8 +19,46 @@ class FewerItemsWarning(UserWarning):
     """Some lists have fewer items than were asked for; it says why."""
 
 
-def table(first: str, names: pa.Array, ids: Ids, listed: np.ndarray, scores: np.ndarray, second: str) -> pa.Table:
+class People(NamedTuple):
+    """Those who are asked for.
+
+    Attributes
+    ----------
+    moments : Moments
+    name, names : str, array
+        What they are (a column of users, or "request"), and what each is called.
+    frame : str or None
+        The data frame library they came in.
+    unknown : dict
+        How many values training never saw, by attribute.
+    """
+
+    moments: Moments
+    name: str
+    names: pa.Array
+    frame: str | None = None
+    unknown: dict[str, int] = {}
+
+
+class Ranked(NamedTuple):
+    """Ranked items of those who were asked for.
+
+    Attributes
+    ----------
+    ids, scores : arrays of shape (rows, n)
+        Items by code, best first, -1 where fewer than n are left; and their scores.
+    short : str or None
+        Why lists are shorter than asked for, if any is.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    short: str | None
+
+
+def table(first: str, names: pa.Array, ids: Ids, ranked: Ranked, second: str) -> pa.Table:
     """A row for each entry of each list: whose it is, what is listed, its score and its rank, from 1. Nothing is filled up."""
+    listed, scores, _ = ranked
     there = listed >= 0
     rows, length = listed.shape
     row, rank = np.repeat(np.arange(rows), length), np.tile(np.arange(1, length + 1, dtype=np.int32), rows)
@@ -36,28 +75,29 @@ def in_frame(answer: pa.Table, frames: Iterable[str | None]) -> Any:
     return as_frame(answer, next((frame for frame in frames if frame is not None), None))
 
 
-def warn_if_short(
-    ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int, depth: int = 4
-) -> None:
-    """Say which lists are short, and what was left out."""
+def shortness(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int) -> str | None:
+    """Which lists are short, and what was left out; None if none is."""
     lengths = np.sum(ids >= 0, axis=1)
     short = np.flatnonzero(lengths < n)
     if not len(short):
-        return
+        return None
     worst = int(short[np.argmin(lengths[short])])
-    warn(
+    told = (
         f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which "
-        f"has {lengths[worst]}",
-        filters,
-        n_items,
-        depth,
     )
+    return because(f"{told}has {lengths[worst]}", filters, n_items)
 
 
-def warn(what: str, filters: Sequence[str], n_items: int, depth: int) -> None:
-    """``depth`` is how far up the caller is whose call it is about."""
-    why = f"there are {n_items:,} in all" + (f", less those left out by {' and '.join(filters)}" if filters else "")
-    warnings.warn(f"{what}: {why}.", FewerItemsWarning, stacklevel=depth)
+def because(what: str, filters: Sequence[str], n_items: int) -> str:
+    """That something is short, and why."""
+    left_out = f", less those left out by {' and '.join(filters)}" if filters else ""
+    return f"{what}: there are {n_items:,} in all{left_out}."
+
+
+def warn(short: str | None, depth: int = 3) -> None:
+    """Say so, if there is anything to say; ``depth`` is how far up the caller is whose call it is about."""
+    if short is not None:
+        warnings.warn(short, FewerItemsWarning, stacklevel=depth)
 
 
 def filters(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from everypair import answers
+from everypair.answers import Ranked
 from everypair.data import Ids
 from everypair.files import writing
 from everypair.moments import Moments
@@ -37,7 +38,9 @@ def recommend_all(
     def some(start: int) -> tuple[pa.Table, int]:
         codes = users[start : start + USERS_AT_ONCE]
         ids, scores = served.rank(Moments.of_users(dataset, codes), length, n_threads, exclude_seen=exclude_seen, allowed=allowed)
-        table = answers.table(dataset.user_column, dataset.users.take(codes), dataset.items, ids, scores, dataset.item_column)
+        table = answers.table(
+            dataset.user_column, dataset.users.take(codes), dataset.items, Ranked(ids, scores, None), dataset.item_column
+        )
         return table, int(np.sum(np.sum(ids >= 0, axis=1) < n))
 
     with Progress(len(users), "recommending", unit="user") as progress, table_file(out) as write:

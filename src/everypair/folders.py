@@ -23,6 +23,7 @@ except ImportError:  # not on this platform
     fcntl = None
 
 MANIFEST = "manifest.json"
+RECOMMENDER = ("recommender", 1)  # the kind and version of saved recommenders
 ARRAYS, BYTES = ".safetensors", ".bin"
 PAYLOAD = r"everypair-[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
 OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # nobody else names files so
@@ -77,7 +78,7 @@ class Folder:
                 whole = {"kind": self.kind, "version": self.version, **manifest, "files": files}
                 whole = json.loads(json.dumps(whole))  # keys that are numbers become text
                 with writing(self.path / MANIFEST) as temporary:
-                    temporary.write_text(json.dumps({**whole, "sha256": _checksum(whole)}, indent=1) + "\n", "utf-8")
+                    temporary.write_text(json.dumps({**whole, "sha256": checksum(whole)}, indent=1) + "\n", "utf-8")
             finally:
                 self._tidy()
 
@@ -178,7 +179,7 @@ class Folder:
                 f"that wrote it, or a later one."
             )
         try:
-            right = manifest.pop("sha256", None) == _checksum(manifest)
+            right = manifest.pop("sha256", None) == checksum(manifest)
         except RecursionError:
             right = False
         if not right:
@@ -269,5 +270,6 @@ def _mapped(path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _checksum(manifest: Mapping[str, Any]) -> str:
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """Of all that a folder holds, since a manifest has the checksums of its files."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

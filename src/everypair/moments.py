@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -113,13 +114,15 @@ class Moments:
             for name in request:
                 if name not in names and name not in (user, HISTORY):
                     known = ", ".join(map(repr, names)) or "none"
-                    raise ValueError(
-                        f"request {r} says {name!r}, which the data do not have. A request says {user!r} (an id), "
-                        f"{HISTORY!r} (items), and attributes: {known}."
-                    )
+                    with at(r, name):
+                        raise ValueError(
+                            f"request {r} says {name!r}, which the data do not have. A request says {user!r} (an id), "
+                            f"{HISTORY!r} (items), and attributes: {known}."
+                        )
         users = np.full(len(requests), -1)
         named = [r for r, request in enumerate(requests) if request.get(user) is not None]
-        users[named] = dataset.users.codes([requests[r][user] for r in named], f"{user!r} of requests")
+        with at(named[0] if len(named) == 1 else None, user):
+            users[named] = dataset.users.codes([requests[r][user] for r in named], f"{user!r} of requests")
         pasts, strange_items = _pasts(requests, users, dataset)
         bounds = np.append(0, np.cumsum([len(past) for past in pasts])).astype(np.int64)
         items = np.concatenate([np.empty(0, np.int32), *pasts]).astype(np.int32)
@@ -157,6 +160,21 @@ class Moments:
         return len(self.user)
 
 
+@contextmanager
+def at(request: int | None, name: str) -> Iterator[None]:
+    """Errors in here are the fault of what a request says under a name: :func:`place_of` tells."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.place = request, name  # type: ignore[union-attr]
+        raise
+
+
+def place_of(error: Exception) -> tuple[int | None, str | None]:
+    """The request, by number, and the name in it that an error is about, as far as it says."""
+    return getattr(error, "place", (None, None))
+
+
 def _types(table: pa.Table) -> dict[str, pa.DataType]:
     return dict(zip(table.column_names, table.schema.types, strict=True))
 
@@ -167,7 +185,8 @@ def _pasts(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Da
         dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]] if user >= 0 else np.empty(0, np.int32) for user in users
     ]
     said = {r: _history(r, request[HISTORY]) for r, request in enumerate(requests) if request.get(HISTORY) is not None}
-    codes = dataset.items.codes([item for history in said.values() for item in history], f"{HISTORY!r} of requests")
+    with at(next(iter(said)) if len(said) == 1 else None, HISTORY):
+        codes = dataset.items.codes([item for history in said.values() for item in history], f"{HISTORY!r} of requests")
     for r, part in zip(said, np.split(codes, np.cumsum([len(history) for history in said.values()])), strict=False):
         pasts[r] = part[part >= 0]
     return pasts, int(np.sum(codes < 0))
@@ -175,7 +194,8 @@ def _pasts(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Da
 
 def _history(r: int, items: Any) -> list[Any]:
     if isinstance(items, str | bytes | Mapping | Set) or not isinstance(items, Iterable):
-        raise TypeError(f"{HISTORY!r} of request {r} must be a list of item ids, oldest first, got {items!r}.")
+        with at(r, HISTORY):
+            raise TypeError(f"{HISTORY!r} of request {r} must be a list of item ids, oldest first, got {items!r}.")
     return list(items)
 
 
@@ -198,10 +218,23 @@ def _said(name: str, dtype: pa.DataType, values: list[Any]) -> pa.Array:
         if (exact := _array(values, dtype, from_pandas=False)) is not None:
             return exact
         kind = pa.float64()
+    if pa.types.is_temporal(dtype) and (parsed := _parsed(values, dtype)) is not None:
+        return parsed
     if (found := _array(values, kind)) is None:
         r = next((r for r, value in enumerate(values) if _array([value], kind) is None), 0)
-        raise TypeError(f"attribute {name!r} of request {r} must be of type {dtype}, as in the data, got {values[r]!r}.")
+        with at(r, name):
+            raise TypeError(f"attribute {name!r} of request {r} must be of type {dtype}, as in the data, got {values[r]!r}.")
     return found
+
+
+def _parsed(values: list[Any], dtype: pa.DataType) -> pa.Array | None:
+    """Times and dates that are said as text ("2017-04-03"), if all are."""
+    if not all(value is None or isinstance(value, str) for value in values):
+        return None
+    try:
+        return pa.array(values, pa.string()).cast(dtype)
+    except pa.ArrowException:
+        return None
 
 
 def _array(values: list[Any], dtype: pa.DataType, from_pandas: bool = True) -> pa.Array | None:

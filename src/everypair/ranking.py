@@ -20,6 +20,7 @@ from everypair.progress import Progress
 from everypair.tiles import Tiles, rows_at_once
 
 SCORES_AT_ONCE = 2_000_000  # that a thread holds
+FEW_ROWS = 16  # up to which a product is faster the other way round
 FEW = 2  # where less than one in so many items is allowed, the others are not scored
 
 
@@ -152,7 +153,10 @@ class Products(Scores):
         return Products(self.phi, self.psi[items])
 
     def block(self, start: int, stop: int) -> np.ndarray:
-        return self.phi[start:stop] @ self.psi.T
+        phi = self.phi[start:stop]
+        if len(phi) > FEW_ROWS:
+            return phi @ self.psi.T
+        return np.ascontiguousarray((self.psi @ phi.T).T)  # libraries are made for tall matrices
 
     def best(self, start: int, stop: int, block: np.ndarray, ids: np.ndarray, best: np.ndarray) -> None:
         top_n_products(0, len(block), block, self._slack(start, stop), self.phi[start:stop], self.psi, ids, best)

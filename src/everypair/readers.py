@@ -129,8 +129,16 @@ class VectorReader(Reader):
 
     def _of_items(self) -> ItemVectors:
         columns = self.catalogue()
-        numbers = np.arange(self.model._fitted_shape[1])
-        return ItemVectors(self.model.item_vectors(numbers if columns is None else columns), self.model.item_weight_)
+        return ItemVectors(self._all_items() if columns is None else self.model.item_vectors(columns), self.model.item_weight_)
+
+    def _all_items(self) -> np.ndarray:
+        """psi of items without features; where it is mapped from a file it stays so, and processes share it."""
+        tower = self.towers["item"]
+        if tower.vectors_are_parameters:
+            (parameter,) = tower.parameters.values()
+            if not parameter.value.flags.writeable:
+                return parameter.value
+        return self.model.item_vectors(np.arange(self.model._fitted_shape[1]))
 
     @property
     def psi(self) -> np.ndarray:

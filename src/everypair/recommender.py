@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from everypair import answers, exporting, neighbours
 from everypair import validation as check
+from everypair.answers import People, Ranked
 from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
 from everypair.data import Dataset, Ids
 from everypair.data.extending import extended
@@ -63,6 +64,8 @@ class Recommender:
         What the model was fitted on, before ``popularity_exponent``.
     unknown_ : dict
         How many unknown values requests have named, by attribute.
+    evaluation_ : dict or None
+        What is known of how good it is, if anything was kept (``Evaluation.summary()``): it is saved with it, and shown.
 
     Examples
     --------
@@ -165,6 +168,7 @@ class Recommender:
         recipes = {"context": self.context, "item": self.item}
         self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
         self.feedback_, self.unknown_, self.validation_ = training.feedback, {}, stopping
+        self.evaluation_: dict[str, Any] | None = None
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
         watching = Watching(self, [watch for watch in (callback, stopping) if watch is not None])
         try:
@@ -221,10 +225,29 @@ class Recommender:
             :class:`~everypair.FewerItemsWarning`. A list does not depend on what else is asked for in the same call.
         """
         served = self._fitted
-        moments, names, name, frame = self._asked(served, users, requests)
+        people, dataset = self._people(served, users, requests), served.dataset
+        filters = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "candidates": candidates}
+        ranked = self._ranked(served, people, n, fallback, **filters)
+        answers.warn(ranked.short)
+        table = answers.table(people.name, people.names, dataset.items, ranked, dataset.item_column)
+        return answers.in_frame(table, (people.frame, dataset.frame))
+
+    def _ranked(
+        self,
+        served: Served,
+        people: People,
+        n: int,
+        fallback: str,
+        *,
+        exclude_seen: bool,
+        allow: Any,
+        deny: Any,
+        candidates: Any,
+    ) -> Ranked:
+        """As :meth:`recommend`, by code."""
+        moments, name, names, *_ = people
         length, dataset = check.integer("n", n, low=1), served.dataset
-        rows = "users" if requests is None else "requests"
-        lists = answers.candidate_lists(dataset, candidates, len(moments), rows)
+        lists = answers.candidate_lists(dataset, candidates, len(moments), "requests" if name == "request" else "users")
         allowed = answers.allowed_items(dataset, allow, deny)
         popular = check.choice("fallback", fallback, FALLBACKS) == "popular"
         ids, scores = served.rank(
@@ -236,24 +259,22 @@ class Recommender:
             allowed=allowed,
             refuse=None if popular else lambda known: self._refuse(served, known, names, name),
         )
-        answers.warn_if_short(
-            ids, length, names, name, answers.filters(exclude_seen, allow, deny, candidates), dataset.n_items
-        )  # fmt: skip
-        table = answers.table(name, names, dataset.items, ids, scores, dataset.item_column)
-        return answers.in_frame(table, (frame, dataset.frame))
+        filters = answers.filters(exclude_seen, allow, deny, candidates)
+        short = answers.shortness(ids, length, names, name, filters, dataset.n_items)
+        return Ranked(ids, scores, short)
 
-    def _asked(self, served: Served, users: Any, requests: Any) -> tuple[Moments, pa.Array, str, str | None]:
-        """The moments asked for, what each is called, what such names are, and the data frame library they came in."""
+    def _people(self, served: Served, users: Any, requests: Any) -> People:
+        """Those who are asked for, by what was given of them."""
         dataset = served.dataset
         if (users is None) == (requests is None):
             raise TypeError("give either users=[ids] or requests=[{...}, ...], as in recommend(users=['ann'], n=10).")
         if requests is not None:
             frame = frame_of(requests)
             moments = Moments.of_requests(requests if frame is None else self._rows(requests, dataset), dataset)
-            self._count_unknown(served, moments)
-            return moments, pa.array(np.arange(len(moments))), "request", frame
+            unknown = self._count_unknown(served, moments)
+            return People(moments, "request", pa.array(np.arange(len(moments))), frame, unknown)
         users, names, codes = self._known_ids(dataset.users, users, "users")
-        return Moments.of_users(dataset, codes), names, dataset.user_column, frame_of(users)
+        return People(Moments.of_users(dataset, codes), dataset.user_column, names, frame_of(users))
 
     @staticmethod
     def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
@@ -286,12 +307,12 @@ class Recommender:
             )
         return given, names, codes
 
-    def _count_unknown(self, served: Served, moments: Moments) -> None:
+    def _count_unknown(self, served: Served, moments: Moments) -> dict[str, int]:
         """Count, or refuse, what training never saw."""
         of_rows = {name: rows for name, rows in served.contexts.unknown(moments).items() if rows.any()}
         found = {name: int(rows.sum()) for name, rows in of_rows.items()} | {key: n for key, n in moments.unknown.items() if n}
         if not found:
-            return
+            return {}
         if self.unknown == "error":
             name, count = next(iter(found.items()))
             example = ""
@@ -306,6 +327,7 @@ class Recommender:
         with self._lock:
             for name, count in found.items():
                 self.unknown_[name] = self.unknown_.get(name, 0) + count
+        return found
 
     def _refuse(self, served: Served, known: np.ndarray, names: pa.Array, name: str) -> None:
         """Refuse moments of which the model knows nothing, saying what it takes."""
@@ -344,8 +366,8 @@ class Recommender:
             )
         served = self._fitted
         _, _, (code,) = self._known_ids(served.dataset.items, [item], "items")
-        moments = self._asked(served, None if user is None else [user], None if request is None else [request])[0]
-        return explain(served, moments, int(code))
+        people = self._people(served, None if user is None else [user], None if request is None else [request])
+        return explain(served, people.moments, int(code))
 
     def rank(
         self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
@@ -390,46 +412,47 @@ class Recommender:
         """
         served, length = self._fitted, check.integer("n", n, low=1)
         dataset, path = served.dataset, Path(out)
-        codes = np.arange(dataset.n_users) if users is None else self._asked(served, users, None)[0].user
+        codes = np.arange(dataset.n_users) if users is None else self._people(served, users, None).moments.user
         allowed = answers.allowed_items(dataset, allow, deny)
         short = exporting.recommend_all(served, path, length, self._n_threads, exclude_seen, allowed, codes)
         if short:
             filters = answers.filters(exclude_seen, allow, deny, None)
-            answers.warn(f"{short:,} of {len(codes):,} lists have fewer than n={n} items", filters, dataset.n_items, 3)
+            told = f"{short:,} of {len(codes):,} lists have fewer than n={n} items"
+            answers.warn(answers.because(told, filters, dataset.n_items))
         return path
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """The n items most like each of these: a table of item, ``similar``, ``score`` (the cosine of vectors) and ``rank``."""
         served = self._fitted
-        vectors = neighbours.factors(served.vectors, "item", served.vectors.psi)
-        met = served.items_met
-        return self._similar(served, "item", served.dataset.items, served.dataset.item_column, vectors, met, items, n)
+        return self._similar(served, "item", served.item_directions, items, n)
 
     def similar_users(self, users: Any, n: int = 10) -> Any:
         """The n users most like each of these, as they are now: a table like that of :meth:`similar_items`."""
         served = self._fitted
         everyone = Moments.of_users(served.dataset, np.arange(served.dataset.n_users))
         vectors = served.vectors.vectors(served.contexts.columns(everyone))
-        vectors = neighbours.factors(served.vectors, "context", vectors)
-        met = served.contexts.known(everyone)
-        return self._similar(served, "user", served.dataset.users, served.dataset.user_column, vectors, met, users, n)
+        directions = neighbours.directions(served.vectors, "context", vectors, served.contexts.known(everyone))
+        return self._similar(served, "user", directions, users, n)
 
-    def _similar(
-        self, served: Served, what: str, ids: Ids, name: str, vectors: np.ndarray, met: np.ndarray, asked: Any, n: int
-    ) -> Any:
+    def _similar(self, served: Served, what: str, directions: neighbours.Directions, asked: Any, n: int) -> Any:
+        dataset = served.dataset
+        ids, name = (dataset.items, dataset.item_column) if what == "item" else (dataset.users, dataset.user_column)
         asked, names, codes = self._known_ids(ids, asked, f"{what}s")
-        length = check.integer("n", n, low=1)
-        found, scores = neighbours.nearest(vectors, met, codes, names, what, min(length, len(ids)), self._n_threads)
-        answers.warn_if_short(
-            found, length, names, what, [f"nothing being known of them, the {what} itself among them"], len(ids), 5
-        )
-        table = answers.table(name, names, ids, found, scores, "similar")
-        return answers.in_frame(table, (frame_of(asked), served.dataset.frame))
+        found = self._alike(directions, codes, names, what, n)
+        answers.warn(found.short, depth=4)
+        return answers.in_frame(answers.table(name, names, ids, found, "similar"), (frame_of(asked), dataset.frame))
+
+    def _alike(self, directions: neighbours.Directions, codes: np.ndarray, names: pa.Array, what: str, n: int) -> Ranked:
+        """The users or items most like each of these, by code."""
+        length, there = check.integer("n", n, low=1), len(directions.met)
+        found, scores = directions.nearest(codes, names, what, min(length, there), self._n_threads)
+        left_out = [f"nothing being known of them, the {what} itself among them"]
+        return Ranked(found, scores, answers.shortness(found, length, names, what, left_out, there))
 
     def context_vectors(self, users: Any = None, *, requests: Any = None) -> np.ndarray:
         """phi of users or requests (see :meth:`recommend`): a score is its inner product with the item's vector."""
         served = self._fitted
-        moments, names, name, _ = self._asked(served, users, requests)
+        moments, name, names, *_ = self._people(served, users, requests)
         vectors, known = exporting.context_vectors(served, moments)
         if not known.all():
             self._refuse(served, known, names, name)

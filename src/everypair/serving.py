@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from everypair import neighbours
 from everypair.contexts import Catalogue, Description, IdField, ItemId, Recipe
 from everypair.data import Dataset
 from everypair.feedback import Feedback
@@ -122,6 +123,18 @@ class Served:
             self.popularity > 0 if isinstance(field, IdField) else field.known(rows) for field in self.items.fields.values()
         ]
         return np.any(by_field, axis=0)
+
+    @property
+    def item_directions(self) -> neighbours.Directions:
+        """Where the vectors of items point; kept once the fit has ended."""
+        return self._item_directions if self.vectors.trained else self._directions()
+
+    @cached_property
+    def _item_directions(self) -> neighbours.Directions:
+        return self._directions()
+
+    def _directions(self) -> neighbours.Directions:
+        return neighbours.directions(self.vectors, "item", self.vectors.psi, self.items_met)
 
     def without_rows(self) -> dict[str, Any]:
         """The columns of both sides, of no rows."""

@@ -20,14 +20,14 @@ from everypair.configuration import built, classes, described
 from everypair.contexts import Catalogue, Description
 from everypair.data import Dataset, Ids
 from everypair.data.dataset import REPEATS
-from everypair.folders import Folder
+from everypair.folders import RECOMMENDER, Folder, checksum
 from everypair.models.base import Model
 from everypair.moments import Moments
 from everypair.readers import Stored, VectorReader
 from everypair.recommender import Recommender
 from everypair.serving import ItemColumns, Served
 
-KIND, VERSION = "recommender", 1
+KIND, VERSION = RECOMMENDER
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
 NONE = type(None)
 FACTS: dict[str, tuple[type, ...]] = {
@@ -61,6 +61,7 @@ def save(recommender: Recommender, path: str | os.PathLike[str], custom: Iterabl
         "by_user": served.by_user,
         "facts": facts,
         "unknown": recommender.unknown_,
+        "evaluation": recommender.evaluation_,
     }
     payloads: dict[str, Any] = {"numbers": {**numbers, **data_numbers}, "index": {**index, **data_index}, **tables}
     Folder(path, KIND, VERSION).write(manifest, payloads)
@@ -89,11 +90,16 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     >>> again
     Recommender(MF(factors=4), context=[UserId()], item=[ItemId()])
     """
+    return opened(path, verify, custom)[0]
+
+
+def opened(path: str | os.PathLike[str], verify: bool = False, custom: Iterable[type] = ()) -> tuple[Recommender, str]:
+    """A recommender that was saved, and the checksum of its folder's content."""
     known = classes(custom)
     folder = Folder(path, KIND, VERSION)
     contents = folder.open(MAPPED, verify)
     try:
-        return _restored(contents.manifest, contents.payloads, known)
+        return _restored(contents.manifest, contents.payloads, known), checksum(contents.manifest)
     except UNREADABLE as error:
         what = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{folder.path} does not hold a recommender that can be used: {what}") from error
@@ -124,6 +130,9 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     if isinstance(reader, VectorReader):
         reader.catalogue = ItemColumns(items, recipes["item"], dataset)
     recommender._served = replace(served, reader=reader.ended())
+    recommender.evaluation_ = manifest.get("evaluation")
+    if not isinstance(recommender.evaluation_, dict | NONE):
+        raise ValueError(f"its evaluation must be figures by name, got {recommender.evaluation_!r}.")
     recommender.unknown_ = {str(name): int(count) for name, count in manifest["unknown"].items()}
     return recommender
 

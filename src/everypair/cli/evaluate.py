@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from everypair.cli.options import CONFIG, DATA, JSON, MODEL, SPLIT, ModelCommand, configured
+from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, configured
 from everypair.cli.shell import note
 
 EXAMPLES = """\b
@@ -27,11 +28,18 @@ Examples:
     "evaluate", "--on", type=click.Choice(["tune", "test"]), help="Settings are found on tune; test is for the end. [default: test]"
 )
 @configured("evaluate", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
+@click.option("--keep", type=PATH, help="Keep the figures with this saved model, which must have the same settings.")
 @CONFIG
 @JSON
 @click.pass_context
 def evaluate(
-    ctx: click.Context, metric: tuple[str, ...], on: str | None, include_seen: bool | None, as_json: bool, **options: Any
+    ctx: click.Context,
+    metric: tuple[str, ...],
+    on: str | None,
+    include_seen: bool | None,
+    keep: Path | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Fit a model without the events that a protocol holds out, and see how many of those it finds.
 
@@ -49,6 +57,7 @@ def evaluate(
     for spec in metrics:
         parse(spec)  # before anything is fitted
     recommender = making.recommender(ctx)
+    kept = None if keep is None else _same(keep, recommender)
     split = making.split(ctx)
     entries = {} if isinstance(recommender.model, Popularity) else {"Popularity": Recommender(Popularity())}
     entries[type(recommender.model).__name__] = recommender
@@ -57,10 +66,13 @@ def evaluate(
         found[name] = evaluated(entry.fit(split.train), queries, metrics, exclude_seen=not include_seen)
         if getattr(entry.model, "stop_reason_", None) == "interrupt":
             raise KeyboardInterrupt("Nothing was evaluated.")
+    if kept is not None:
+        kept.evaluation_ = {"protocol": split.name, **found[name].summary()}
+        kept.save(keep)
     for text in found[name].notes:
         note(text)
     if as_json:
-        models = [{"name": name, "metrics": _figures(evaluation)} for name, evaluation in found.items()]
+        models = [{"name": name, "metrics": evaluation.summary()["metrics"]} for name, evaluation in found.items()]
         tell({
             "protocol": split.name, "on": part, "queries": len(found[name].user), "training_events": len(split.train),
             "model": repr(recommender), "models": models, "notes": [*split.notes, *found[name].notes],
@@ -70,13 +82,16 @@ def evaluate(
         click.echo(_table(found))
 
 
-def _figures(evaluation: Any) -> dict[str, Any]:
-    """Each metric and its interval; coverage is of all lists together, and has none."""
-    figures = {}
-    for metric, value in evaluation.means.items():
-        low, high = evaluation.interval(metric) if metric in evaluation.values else (None, None)
-        figures[metric] = {"value": value, "low": low, "high": high}
-    return figures
+def _same(path: Path, recommender: Any) -> Any:
+    """A saved model, if it has the settings that are evaluated: the figures would be of another one."""
+    from everypair.storage import load
+
+    kept = load(path)
+    settings = {name: repr(each) for name, each in (("the model", kept), ("what is evaluated", recommender))}
+    if len(set(settings.values())) > 1:
+        told = "; ".join(f"{name} is {text}" for name, text in settings.items())
+        raise ValueError(f"{path} was made with other settings, so the figures would not be its own: {told}.")
+    return kept
 
 
 def _table(found: dict[str, Any]) -> str:
@@ -84,7 +99,7 @@ def _table(found: dict[str, Any]) -> str:
 
     rows = []
     for name, evaluation in found.items():
-        figures = _figures(evaluation).values()
+        figures = evaluation.summary()["metrics"].values()
         rows.append(
             [name, *(f"{f['value']:.4f}" + ("" if f["low"] is None else " ({low:.4f}-{high:.4f})".format(**f)) for f in figures)]
         )

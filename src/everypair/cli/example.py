@@ -33,7 +33,7 @@ def example(folder: Path, users: int, items: int, seed: int, force: bool) -> Non
     there = [name for name in NAMES if (folder / name).exists()]
     if there and not force:
         raise ValueError(f"{folder} has {', '.join(there)} already. Choose another folder, or replace them with --force.")
-    log: Any = youtube_like(users, items, seed)
+    log: Any = youtube_like(users, items, seed, titles=True)
     order = pa.array(log.time.argsort(kind="stable"))
     plays = pa.table({"user": log.users.take(log.user), "item": log.items.take(log.item), "time": log.time}).take(order)
     of_users = log.user_table.add_column(0, "user", log.users.values)

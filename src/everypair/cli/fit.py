@@ -71,6 +71,9 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             recommender, found = _best_epochs(recommender, split, {**watched, **kept["validation"]})
         _fit(recommender, dataset, kept["fit"])
         seconds = time.perf_counter() - began
+        if found is not None:
+            held_out = {"protocol": f"{validation}, tuning part", "metrics": {found["metric"]: {"value": found["value"]}}}
+            recommender.evaluation_ = held_out
         recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
     if as_json:

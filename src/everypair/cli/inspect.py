@@ -92,6 +92,7 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "epochs": len(history),
         "stop_reason": facts["model"].get("stop_reason"),
         "unobserved_weight": facts["model"].get("unobserved weight"),
+        "evaluation": manifest.get("evaluation"),
         "objective": {"first": history[0]["objective"], "last": history[-1]["objective"]} if history else None,
         "arrays": [
             {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
@@ -129,6 +130,8 @@ def _text(contents: dict[str, Any]) -> str:
         told = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
         lines.append(told.format(**contents, s="s" * (contents["epochs"] != 1)))
         lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair, on average")
+    for metric, figure in ((contents["evaluation"] or {}).get("metrics") or {}).items():
+        lines.append(f"{metric:<10} {figure['value']:.4f}")
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
     files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"

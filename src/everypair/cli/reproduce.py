@@ -31,9 +31,10 @@ from everypair.cli.options import JSON
 @click.option("--items", type=click.IntRange(150), help="Of generated data; the paper has 68,000.")
 @click.option("--factors", type=click.IntRange(1), help="Dimensions k of MF and FM.")
 @click.option("--trials", type=click.IntRange(1), help="Settings tried per model and scenario.")
+@click.option("--save-model", is_flag=True, help="Keep the model that is told most, for 'everypair serve OUT/model'.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
 @JSON
-def reproduce(data: str, path: Path | None, quick: bool, out: Path, as_json: bool, **changed: Any) -> None:
+def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: bool, as_json: bool, **changed: Any) -> None:
     """Run the experiments of the paper: cold-start, offline and instant recommendation, and the computational cost.
 
     Prints tables, and writes OUT/index.html (a page with pictures) and OUT/results.json.
@@ -51,9 +52,10 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, as_json: boo
     dataset, attributes = sources.load(data, path, scale)
 
     written = Results(out / "results.json")
+    kept: dict[str, Any] = {"keep_model": lambda recommender: recommender.save(out / "model")} if save_model else {}
     try:
         with Progress(steps(scale), "reproduce", unit="step") as progress:
-            results = reproduce(dataset, data, attributes, scale, progress.step, written.keep)
+            results = reproduce(dataset, data, attributes, scale, progress.step, written.keep, **kept)
     except KeyboardInterrupt:
         click.echo(f"Interrupted. Scenarios that were complete: {written.partial}", err=True)
         raise
@@ -61,3 +63,5 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, as_json: boo
     write_atomically(out / "index.html", page(results))
     tell(results) if as_json else click.echo(terminal(results))
     click.echo(f"Report: {out / 'index.html'}", err=True)
+    if save_model:
+        click.echo(f"Model: {out / 'model'}", err=True)

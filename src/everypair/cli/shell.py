@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "evaluate",
     "tune": "tune",
     "inspect": "inspect",
+    "serve": "serve",
     "example": "example",
     "doctor": "doctor",
     "reproduce": "reproduce",

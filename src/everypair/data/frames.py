@@ -14,6 +14,8 @@ FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")  # those that a table 
 
 def frame_of(source: Any) -> str | None:
     """The library of a data frame or column; None where it is neither."""
+    if isinstance(source, list | tuple | dict | str | int):  # most often
+        return None
     given = nw.from_native(source, pass_through=True, allow_series=True)
     if not isinstance(given, nw.DataFrame | nw.LazyFrame | nw.Series):
         return None

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from everypair import validation as check
 from everypair.data import Dataset
+from everypair.datasets.titles import titles as made_titles
 from everypair.kernels.order import grouped
 from everypair.kernels.watch import watch
 
@@ -36,6 +37,7 @@ def youtube_like(
     events_per_user: float = 24.0,
     mixture: dict[str, float] | None = None,
     missing: float = 0.05,
+    titles: bool = False,
 ) -> Dataset:
     r"""A watch log: who (age, gender, country, device) watched which video (category, language) when.
 
@@ -70,6 +72,8 @@ def youtube_like(
         Chances of the five sources.
     missing : float
         The share of each attribute of users that is not told.
+    titles : bool
+        Give videos a title as well, which says nothing that their category does not. All else stays the same.
 
     Examples
     --------
@@ -133,7 +137,10 @@ def youtube_like(
         "item": items.take(pa.array(watched[order])),
         "timestamp": pa.array((BEGIN + moment[order] * DAYS * DAY).astype(np.int64)),
     })  # fmt: skip
-    videos = {"item": items, "category": np.array(CATEGORIES)[category], "language": np.array(LANGUAGES)[language]}
+    videos: dict[str, Any] = {"item": items}
+    if titles:
+        videos["title"] = made_titles(category, CATEGORIES, np.random.default_rng([seed, 1]))
+    videos |= {"category": np.array(CATEGORIES)[category], "language": np.array(LANGUAGES)[language]}
     return Dataset(events, {"user": users, **told}, videos, timestamp="timestamp")
 
 

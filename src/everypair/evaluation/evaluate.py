@@ -66,6 +66,14 @@ class Evaluation:
         low, high = np.nanpercentile(found, [tail, 100 - tail]) if np.isfinite(found).any() else (np.nan, np.nan)
         return float(low), float(high)
 
+    def summary(self) -> dict[str, Any]:
+        """Means and their intervals, to be kept: ``recommender.evaluation_`` is saved with a recommender."""
+        figures: dict[str, Any] = {}
+        for metric, value in self.means.items():
+            low, high = self.interval(metric) if metric in self.values else (None, None)  # coverage is of all lists together
+            figures[metric] = {"value": value, "low": low, "high": high}
+        return {"queries": len(self.user), "metrics": figures, "notes": list(self.notes)}
+
     def __repr__(self) -> str:
         return f"Evaluation({len(self.user):,} queries: {', '.join(f'{name} {value:.4f}' for name, value in self.means.items())})"
 

@@ -59,6 +59,7 @@ def reproduce(
     scale: Scale,
     watch: Watch = lambda text: None,
     keep: Callable[[dict[str, Any]], Any] = lambda results: None,
+    keep_model: Callable[[Recommender], Any] = lambda recommender: None,
 ) -> dict[str, Any]:
     """Run all of it.
 
@@ -75,6 +76,8 @@ def reproduce(
         Told of each step before it begins; there are :func:`steps` of them.
     keep : callable
         Given the results so far before each scenario and after the last.
+    keep_model : callable
+        Given the last model of each scenario, which is told most, with what was found of it.
     """
     began = time.perf_counter()
     results: dict[str, Any] = {
@@ -87,7 +90,7 @@ def reproduce(
     }  # fmt: skip
     for scenario in scenarios(scale.sample, scale.seed):
         keep(results)
-        results["scenarios"].append(_scenario(scenario, dataset, attributes, scale, watch))
+        results["scenarios"].append(_scenario(scenario, dataset, attributes, scale, watch, keep_model))
     keep(results)
     costs = cost.compare(
         scale.cost_events, list(scale.catalogue), scale.alone, min(scale.factors, 8), scale.repeats, scale.seed, watch
@@ -111,7 +114,14 @@ def steps(scale: Scale) -> int:
     return models + len(cost.CONTEXTS) * (len(scale.catalogue) + 1)
 
 
-def _scenario(scenario: Scenario, dataset: Dataset, attributes: Sequence[str], scale: Scale, watch: Watch) -> dict[str, Any]:
+def _scenario(
+    scenario: Scenario,
+    dataset: Dataset,
+    attributes: Sequence[str],
+    scale: Scale,
+    watch: Watch,
+    keep_model: Callable[[Recommender], Any],
+) -> dict[str, Any]:
     split = scenario.splitter.split(dataset)
     thinned = split.thin(scale.tuning_events, scale.seed)
     models: list[dict[str, Any]] = []
@@ -135,6 +145,9 @@ def _scenario(scenario: Scenario, dataset: Dataset, attributes: Sequence[str], s
             "tuning": [{**trial.settings, "epochs": trial.epochs, TUNED: trial.value} for trial in found.trials] if found else None,
             "seconds": {"fit": _seconds(recommender, fitted - began), "evaluate": time.perf_counter() - fitted},
         })  # fmt: skip
+        if contender is scenario.lineup[-1]:
+            recommender.evaluation_ = evaluation.summary()
+            keep_model(recommender)
     expected = scenario.lineup[-1].name
     popularity = evaluations[POPULARITY.name]
     return {

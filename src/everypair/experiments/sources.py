@@ -18,7 +18,7 @@ def load(name: str, path: Path | None, scale: Scale) -> tuple[Dataset, tuple[str
     if name == "youtube-like":
         if path is not None:
             raise ValueError("--path is for real data; youtube-like data are generated.")
-        return youtube_like(scale.users, scale.items, scale.seed), ATTRIBUTES[name]
+        return youtube_like(scale.users, scale.items, scale.seed, titles=True), ATTRIBUTES[name]
     if path is None:
         raise ValueError(f"{name} is read from a folder: give --path.")
     dataset = (parquet if (path / "interactions.parquet").exists() else movielens)(path)

@@ -1,0 +1,271 @@
+"""A recommender that answers: what clients ask, as the package takes it, and its answers as plain data."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everypair.answers import People, Ranked
+from everypair.data import Ids
+from everypair.explain import explain
+from everypair.moments import Moments
+from everypair.readers import VectorReader
+from everypair.recommender import Recommender
+from everypair.service.catalogue import Catalogue, item_code, plain
+from everypair.service.errors import Refused, about
+from everypair.service.facts import facts
+from everypair.service.landscape import Landscape
+from everypair.storage import opened
+
+UNSAVED = "unsaved"  # the version of a recommender that was never in a folder
+LETTERS = 16  # of a version
+ON_MAP, LATEST, EARLIER = 2_000, 100, 5_000  # items of a map, and of a profile, at most: told in full, and all
+
+
+class Engine:
+    """A recommender, its version, and what is shown of its items. Nothing in it changes, but what it has counted.
+
+    Parameters
+    ----------
+    recommender : Recommender
+    version : str
+    title : str, optional
+        The column of items that has titles.
+    """
+
+    def __init__(self, recommender: Recommender, version: str = UNSAVED, title: str | None = None) -> None:
+        self.recommender, self.version = recommender, version
+        self._served = recommender._fitted
+        self._dataset = self._served.dataset
+        self._landscapes: dict[str, Landscape] = {}
+        self._mapping = threading.Lock()
+        self.catalogue = Catalogue(self._dataset, self._served.popularity, title)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> Engine:
+        """Of a folder, warm: what is made at a first request is made now. Parameters are mapped into memory."""
+        recommender, checksum = opened(path, verify)
+        if "n_threads" in recommender.model.get_params():
+            recommender.model.set_params(n_threads=1)  # requests share the cores among themselves
+        engine = cls(recommender, checksum[:LETTERS], title)
+        engine.warm()
+        return engine
+
+    def warm(self) -> None:
+        """Compile and compute what answers need."""
+        if not self._dataset.n_users:
+            return
+        self.recommend(user=self._dataset.users[0], n=1, fallback="popular")
+        history = {"history": [self._dataset.items[int(self.catalogue.most_popular[0])]]}
+        self.recommend(request=history, n=1, fallback="popular")
+
+    # lists
+
+    def recommend(self, user: Any = None, request: Any = None, details: bool = False, **asked: Any) -> dict[str, Any]:
+        """The best items for someone."""
+        field = "request" if user is None else "user"
+        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        candidates = asked.pop("candidates", None)
+        ranked = self._ranked(people, field, None if candidates is None else [candidates], asked)
+        return self._told({"items": self._lists(ranked, details)[0]}, ranked, people.unknown)
+
+    def recommend_batch(
+        self, users: Any = None, requests: Any = None, details: bool = False, candidates: Any = None, **asked: Any
+    ) -> dict[str, Any]:
+        """The best items for each of several."""
+        field = "requests" if users is None else "users"
+        people = self._people(users, requests, field)
+        ranked = self._ranked(people, field, candidates, asked)
+        return self._told({"lists": self._lists(ranked, details)}, ranked, people.unknown)
+
+    def recommend_together(self, asked: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
+        """As :meth:`recommend` of each, computed at once where that gives the same: for users, with the other fields equal."""
+        if len(asked) > 1:
+            try:
+                together = self.recommend_batch(
+                    [one["user"] for one in asked], **{key: value for key, value in asked[0].items() if key != "user"}
+                )
+            except Refused:  # one of them is not known: which of them?
+                pass
+            else:
+                if together["note"] is None:
+                    return [{"model": self.version, "items": items, "note": None, "unknown": {}} for items in together["lists"]]
+        return [self._or_error(one) for one in asked]
+
+    def _or_error(self, asked: dict[str, Any]) -> dict[str, Any] | Exception:
+        try:
+            return self.recommend(**asked)
+        except Exception as error:
+            return error
+
+    def _people(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> People:
+        """Those whom a body names, in a field of it."""
+        if users is None:
+            for j, request in enumerate(requests or ()):
+                if isinstance(user := request.get(self._dataset.user_column), str | int):
+                    place = field if field == "request" else f"{field}[{j}]"
+                    self._of_one_kind(self._dataset.users, [user], f"{place}.{self._dataset.user_column}")
+            with about(field):
+                return self.recommender._people(self._served, None, requests)
+        codes = self._known(self._dataset.users, users, field)
+        return People(Moments.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
+
+    def _ranked(self, people: People, field: str, candidates: Any, asked: dict[str, Any]) -> Ranked:
+        if candidates is not None and len(candidates) != len(people.moments):
+            said = f"must have a list for each of the {len(people.moments)} {field}, got {len(candidates)}"
+            raise Refused(422, said, "candidates")
+        listed = {
+            **{name: asked.get(name) for name in ("allow", "deny")},
+            "candidates": list(chain.from_iterable(candidates or ())),
+        }
+        for name, items in listed.items():
+            if items:
+                self._of_one_kind(self._dataset.items, items, name)
+        filters = {"exclude_seen": True, "allow": None, "deny": None, **asked, "candidates": candidates}
+        length, fallback = filters.pop("n", 10), filters.pop("fallback", "error")
+        with about(field):
+            return self.recommender._ranked(self._served, people, length, fallback, **filters)
+
+    def similar(self, item: Any, n: int = 10, details: bool = False) -> dict[str, Any]:
+        """The items most like one."""
+        ranked = self._alike([item], n, "item")
+        return self._told({"items": self._lists(ranked, details)[0]}, ranked, {})
+
+    def similar_batch(self, items: list[Any], n: int = 10, details: bool = False) -> dict[str, Any]:
+        """The items most like each of several."""
+        ranked = self._alike(items, n, "items")
+        return self._told({"lists": self._lists(ranked, details)}, ranked, {})
+
+    def _alike(self, items: list[Any], n: int, field: str) -> Ranked:
+        if not isinstance(self._served.reader, VectorReader):
+            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors to compare items by.")
+        codes = self._known(self._dataset.items, items, field)
+        with about(field):
+            return self.recommender._alike(self._served.item_directions, codes, pa.array(items), "item", n)
+
+    def _lists(self, ranked: Ranked, details: bool) -> list[list[dict[str, Any]]]:
+        """Ids, scores and ranks; with titles and attributes where they are wanted."""
+        lists = []
+        for codes, scores in zip(ranked.ids, ranked.scores, strict=True):
+            codes = codes[codes >= 0]
+            named = zip(self._dataset.items.take(codes).to_pylist(), scores.tolist(), range(1, len(codes) + 1), strict=False)
+            entries: list[dict[str, Any]] = [{"item": item, "score": score, "rank": rank} for item, score, rank in named]
+            if details:
+                for entry, more in zip(entries, self.catalogue.details(codes), strict=True):
+                    entry |= more
+            lists.append(entries)
+        return lists
+
+    def _told(self, answer: dict[str, Any], ranked: Ranked, unknown: dict[str, int]) -> dict[str, Any]:
+        return {"model": self.version, **answer, "note": ranked.short, "unknown": unknown}
+
+    # what is known
+
+    def explain(self, item: Any, user: Any = None, request: Any = None) -> dict[str, Any]:
+        """Why an item has its score."""
+        (code,) = self._known(self._dataset.items, [item], "item")
+        field = "request" if user is None else "user"
+        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        why = explain(self._served, people.moments, int(code))
+        return {
+            "model": self.version,
+            "item": why.item,
+            "score": why.score,
+            "contributions": [{**part, "title": self._title_of(part)} for part in why.table.to_pylist()],
+        }
+
+    def _title_of(self, part: dict[str, Any]) -> str | None:
+        """Of the item that a contribution is of, if it is one."""
+        field = self._served.contexts.fields.get(part["field"])
+        by_item = part["field"] == "item" if field is None else getattr(field, "ids", None) == "items"
+        folded = part["field"] == "history" and field is None
+        code = item_code(self._dataset.items, part["value"]) if by_item or folded else None
+        return None if code is None else self.catalogue.title(code)
+
+    def items(self, query: str, limit: int) -> dict[str, Any]:
+        """Items by id or title; the most popular for an empty query."""
+        found = self.catalogue.search(query, limit) if query.strip() else self.catalogue.most_popular[:limit].tolist()
+        return {"model": self.version, "items": [self.catalogue.found(code) for code in found]}
+
+    def users(self, query: str, limit: int) -> dict[str, Any]:
+        """Users by id."""
+        found = self.catalogue.search_users(query, limit)
+        return {"model": self.version, "users": self._dataset.users.take(np.array(found, np.int64)).to_pylist()}
+
+    def profile(self, user: Any) -> dict[str, Any]:
+        """What the data say of a user."""
+        (code,) = self._known(self._dataset.users, [user], "user")
+        table, seen = self._dataset.user_table, self._dataset.item[self._dataset.bounds[code] : self._dataset.bounds[code + 1]]
+        return {
+            "model": self.version,
+            "user": user,
+            "attributes": {name: plain(table[name][int(code)].as_py()) for name in table.column_names},
+            "history": [self.catalogue.found(item) for item in seen[-LATEST:].tolist()],
+            "earlier": self._dataset.items.take(seen[-EARLIER:-LATEST] if len(seen) > LATEST else seen[:0]).to_pylist(),
+            "seen": len(seen),
+        }
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """The facts of the model."""
+        return {"model": self.version, "facts": facts(self.recommender, self.catalogue)}
+
+    def map(self, by: str = "") -> dict[str, Any]:
+        """The most popular items in two dimensions: those in which they differ most, or in which values of an attribute do."""
+        landscape, shown = self._landscape(by), []
+        for code in self.catalogue.most_popular[: 2 * ON_MAP].tolist():
+            if landscape.met[code] and len(shown) < ON_MAP:
+                x, y = landscape.places[code].tolist()
+                place = {"title": self.catalogue.title(code), "attributes": self.catalogue.attributes_of(code), "x": x, "y": y}
+                shown.append({"item": self._dataset.items[code], **place})
+        return {"model": self.version, "points": shown, "explained": landscape.explained}
+
+    def place(self, user: Any = None, request: Any = None, by: str = "") -> dict[str, Any]:
+        """Where someone is on the map."""
+        landscape = self._landscape(by)
+        field = "request" if user is None else "user"
+        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        x, y = landscape.place(self._served, people.moments) or (None, None)
+        return {"model": self.version, "x": x, "y": y}
+
+    def _landscape(self, by: str) -> Landscape:
+        """As it was made when it was first asked for; there are as many as attributes."""
+        if not isinstance(self._served.reader, VectorReader):
+            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors, and so there is no map.")
+        known = self.model["facts"]["colours"]
+        if by and by not in known:
+            raise Refused(
+                422, f"must be an attribute of items with few values: {', '.join(map(repr, known)) or 'there is none'}.", "by"
+            )
+        with self._mapping:
+            if by not in self._landscapes:
+                self._landscapes[by] = Landscape.of(self._served, self.catalogue.groups(by) if by else None)
+            return self._landscapes[by]
+
+    # what clients may name
+
+    def _known(self, ids: Ids, asked: list[Any], field: str) -> np.ndarray:
+        """Codes of ids that must be of the data."""
+        codes = self._of_one_kind(ids, asked, field)
+        if (codes < 0).any():
+            stranger = asked[int(np.argmin(codes))]
+            advice = "" if ids is self._dataset.items else " For someone new, say what is known in a request."
+            raise Refused(404, f"{stranger!r} is not known.{advice}", field)
+        return codes
+
+    @staticmethod
+    def _of_one_kind(ids: Ids, asked: list[Any], field: str) -> np.ndarray:
+        for one in asked:
+            if isinstance(one, int) != (ids.kind == "integers"):
+                given = "an integer" if isinstance(one, int) else "a text"
+                raise Refused(
+                    422, f"must be {'an integer' if ids.kind == 'integers' else 'a text'}, as in the data, got {given}.", field
+                )
+        with about(field):
+            return ids.codes(asked, f"ids of {field!r}")

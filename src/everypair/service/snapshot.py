@@ -1,0 +1,111 @@
+"""The files of the model in use, held: whatever becomes of its folder, another worker can open the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from everypair.folders import MANIFEST, RECOMMENDER, Folder
+
+PREFIX = ".everypair-serve-"
+TRIES = 5  # at a folder that is being replaced
+
+
+class Snapshots:
+    """Folders of links to the files of a folder, each as that was at some moment.
+
+    A model's files are never changed, but replaced and removed: a link keeps one, and costs nothing. Links are made in the folder
+    for temporary files or, where that is on another disk, beside the model; where neither can be, the folder itself is used.
+
+    Parameters
+    ----------
+    path : Path
+        Of the model's folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._place: Path | None = None
+        self._number = 0
+
+    def take(self) -> Path:
+        """What there is now; an error if that is no model."""
+        for again in range(TRIES, 0, -1):
+            before = self.stamp()
+            try:
+                return self._linked()
+            except FileNotFoundError as error:
+                if again == 1 or self.stamp() == before:  # it was not replaced meanwhile
+                    raise ValueError(f"{error} is missing, and the manifest names it.") from error
+        raise AssertionError
+
+    def _linked(self) -> Path:
+        folder = Folder(self.path, *RECOMMENDER)
+        manifest = (self.path / MANIFEST).read_bytes() if (self.path / MANIFEST).is_file() else b""
+        files = [folder.checked(entry, verify=False) for entry in folder.manifest().get("files", {}).values()]
+        self._number += 1
+        for place in self._places():
+            made = place / str(self._number)
+            try:
+                made.mkdir(parents=True)
+                for file in files:
+                    os.link(file, made / file.name)
+            except FileNotFoundError:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
+            except OSError:  # another disk, or one that cannot be written to
+                shutil.rmtree(made, ignore_errors=True)
+                continue
+            (made / MANIFEST).write_bytes(manifest)
+            self._place = place
+            return made
+        return self.path
+
+    def _places(self) -> list[Path]:
+        if self._place is not None:
+            return [self._place]
+        found = []
+        for parent in (Path(tempfile.gettempdir()), self.path.parent):
+            try:
+                found.append(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
+            except OSError:
+                continue
+            if self._links(found[-1]):
+                return found
+            shutil.rmtree(found.pop(), ignore_errors=True)
+        return found
+
+    def _links(self, place: Path) -> bool:
+        """Whether files of the model can be linked there."""
+        try:
+            os.link(self.path / MANIFEST, place / MANIFEST)
+            (place / MANIFEST).unlink()
+        except OSError:
+            return False
+        return True
+
+    def stamp(self) -> Any:
+        """What changes when anything in the folder does."""
+        try:
+            with os.scandir(self.path) as entries:
+                return sorted((entry.name, entry.stat().st_mtime_ns, entry.stat().st_size) for entry in entries)
+        except OSError:
+            return None
+
+    def keep_only(self, kept: Path) -> None:
+        """Let the others go; who has their files mapped keeps those."""
+        for other in self._place.iterdir() if self._place is not None else ():
+            if other != kept:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def drop(self, taken: Path) -> None:
+        """Let one go."""
+        if taken != self.path:
+            shutil.rmtree(taken, ignore_errors=True)
+
+    def close(self) -> None:
+        if self._place is not None:
+            shutil.rmtree(self._place, ignore_errors=True)
