@@ -136,22 +136,44 @@ def bodies(limits: Limits) -> Bodies:
     candidates = Field(None, description="The only items that may be recommended; in a batch, a list for each.")
     of_each = shape(each(are_ids, "lists of ids"), batch(ids_schema))
 
-    def made(name: str, base: type[Body], **shape: Any) -> type[Body]:
+    def made(name: str, base: type[Body], example: dict[str, Any], **shape: Any) -> type[Body]:
         body = create_model(name, __base__=base, **shape)
-        if issubclass(base, OneOf):
-            body.model_config["json_schema_extra"] = {"oneOf": [{"required": [field]} for field in _alternatives(body)]}
-            body.model_rebuild(force=True)
+        either = {"oneOf": [{"required": [field]} for field in _alternatives(body)]} if issubclass(base, OneOf) else {}
+        body.model_config = ConfigDict(**Body.model_config, json_schema_extra={**either, "example": example})
+        body.model_rebuild(force=True)
         return body
 
+    visitor: dict[str, Any] = {"history": []}  # nobody's, and every model answers it
+    popular: dict[str, Any] = {"n": 5, "fallback": "popular"}
     item = {"item": (Id, Field(description="An item of the data."))}
     return Bodies(
-        made("Recommend", OneOf, **person, **length, **filters, candidates=(Ids, candidates)),
-        made("RecommendBatch", OneOf, **people, **length, **filters, candidates=(of_each, candidates)),
-        made("Similar", Body, **item, **length),
-        made("SimilarBatch", Body, items=(IdBatch, Field(description="Items of the data.")), **length),
-        made("Explain", OneOf, **person, **item),
-        made("Place", OneOf, **person, by=(Annotated[str, Field(max_length=limits.text)], Field("", description="As of /map."))),
-        made("User", Body, user=(Id, Field(description="A user of the data."))),
+        made("Recommend", OneOf, {"request": visitor, **popular}, **person, **length, **filters, candidates=(Ids, candidates)),
+        made(
+            "RecommendBatch",
+            OneOf,
+            {"requests": [visitor, visitor], **popular},
+            **people,
+            **length,
+            **filters,
+            candidates=(of_each, candidates),
+        ),
+        made("Similar", Body, {"item": "v007", "n": 5}, **item, **length),
+        made(
+            "SimilarBatch",
+            Body,
+            {"items": ["v007", "v042"], "n": 5},
+            items=(IdBatch, Field(description="Items of the data.")),
+            **length,
+        ),
+        made("Explain", OneOf, {"request": visitor, "item": "v007"}, **person, **item),
+        made(
+            "Place",
+            OneOf,
+            {"request": visitor},
+            **person,
+            by=(Annotated[str, Field(max_length=limits.text)], Field("", description="As of /map.")),
+        ),
+        made("User", Body, {"user": "u001"}, user=(Id, Field(description="A user of the data."))),
     )
 
 
