@@ -1,6 +1,6 @@
 """What recommending costs: ``python bench/recommend.py NAME [--data FOLDER]`` (see ``--help``).
 
-``request``: milliseconds of a single request, by a known user and by a history, of MF and FM.
+``request``: milliseconds of a single request, by a known user and by a history, and of eight users at once, of MF and FM.
 ``update``: seconds to fold new events in.
 ``open``: seconds to open a model of a gigabyte, and to verify it.
 
@@ -43,10 +43,16 @@ def request(dataset: ep.Dataset) -> None:
     }
     for name, (model, context) in models.items():
         recommender = ep.Recommender(model, context).fit(dataset)
-        for what, asked in (("a user", {"user": dataset.users[5]}), ("a history", history)):
-            recommender.recommend(requests=[asked])
-            times = [seconds(lambda asked=asked, r=recommender: r.recommend(requests=[asked])) for _ in range(100)]
-            print(f"{name}, {what:<10} {1e3 * np.median(times):6.1f} ms")
+        recommender.model.set_params(n_threads=1)
+        asked: dict[str, dict[str, Any]] = {
+            "a user": {"users": [dataset.users[5]]},
+            "a history": {"requests": [history]},
+            "8 users": {"users": dataset.users.take(np.arange(8)).to_pylist()},
+        }
+        for what, options in asked.items():
+            recommender.recommend(**options)
+            times = [seconds(lambda options=options, r=recommender: r.recommend(**options)) for _ in range(200)]
+            print(f"{name}, {what:<10} {1e3 * np.median(times):6.2f} ms")
 
 
 def update(dataset: ep.Dataset) -> None:

@@ -128,6 +128,35 @@ def test_requests_at_the_same_time_are_answered_like_one_by_one(recommender: ep.
         assert found.status_code == (404 if body.get("user") == "stranger" else 200)
 
 
+@given(people=st.lists(st.one_of(st.sampled_from(USERS), requests), min_size=2, max_size=12), n=st.integers(1, 12))
+@settings(max_examples=4 if SMALL else 40)
+def test_whoever_else_asks(service: Local, people: list[Any], n: int) -> None:
+    asked = [{"user" if isinstance(who, str) else "request": who, "n": n} for who in people]
+    together = service.together([("POST", "/recommend", body, {}) for body in asked])
+    alone = [service("POST", "/recommend", body) for body in asked]
+    assert [(answer.status_code, answer.json()) for answer in together] == [(answer.status_code, answer.json()) for answer in alone]
+
+
+def test_numbers_of_many_kinds_at_once() -> None:
+    """A column of integers that one request says as a fraction, and another not at all."""
+    users = {"user": [1, 2, 3, 4], "level": [1, 2, 1, None], "age": [20, 30, 40, 50]}
+    told = [ep.Attributes("level", kind="category"), ep.Attributes("age", kind="value")]
+    events = {"user": [1, 1, 2, 2, 3, 4], "item": [10, 11, 10, 12, 11, 13]}
+    client = Local(create_app(ep.Recommender(ep.FM(factors=2, epochs=2), context=told).fit(ep.Dataset(events, users))))
+    said = [
+        {"level": 1},
+        {"level": 2.0},
+        {"age": 33.3},
+        {"age": 33},
+        {"level": None, "age": 2**53 + 1},
+        {},
+        {"user": 2, "level": 1},
+    ]
+    together = client.together([("POST", "/recommend", {"request": each, "n": 3}, {}) for each in said])
+    for each, found in zip(said, together, strict=True):
+        assert found.json() == client.post("/recommend", request=each, n=3).json(), each
+
+
 def test_similar_items_are_those_of_the_recommender(recommender: ep.Recommender, service: Local) -> None:
     wanted = recommender.similar_items(ITEMS[:2], n=4)
     found = service.post("/similar/batch", items=ITEMS[:2], n=4).json()["lists"]

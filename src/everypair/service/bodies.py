@@ -139,7 +139,8 @@ def bodies(limits: Limits) -> Bodies:
     def made(name: str, base: type[Body], example: dict[str, Any], **shape: Any) -> type[Body]:
         body = create_model(name, __base__=base, **shape)
         either = {"oneOf": [{"required": [field]} for field in _alternatives(body)]} if issubclass(base, OneOf) else {}
-        body.model_config = ConfigDict(**Body.model_config, json_schema_extra={**either, "example": example})
+        extra: Any = {**either, "example": example}
+        body.model_config["json_schema_extra"] = extra
         body.model_rebuild(force=True)
         return body
 

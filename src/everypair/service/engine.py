@@ -85,16 +85,17 @@ class Engine:
         return self._told({"lists": self._lists(ranked, details)}, ranked, people.unknown)
 
     def recommend_together(self, asked: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
-        """As :meth:`recommend` of each, computed at once where that gives the same: for users, with the other fields equal."""
+        """As :meth:`recommend` of each, computed at once where that gives the same: for users, or for requests, with all other
+        fields equal, and nothing to be said of any of them."""
         if len(asked) > 1:
+            field = "user" if "user" in asked[0] else "request"
+            others = {name: value for name, value in asked[0].items() if name != field}
             try:
-                together = self.recommend_batch(
-                    [one["user"] for one in asked], **{key: value for key, value in asked[0].items() if key != "user"}
-                )
-            except Refused:  # one of them is not known: which of them?
+                together = self.recommend_batch(**{f"{field}s": [one[field] for one in asked]}, **others)
+            except Refused:  # which of them?
                 pass
             else:
-                if together["note"] is None:
+                if together["note"] is None and not together["unknown"]:
                     return [{"model": self.version, "items": items, "note": None, "unknown": {}} for items in together["lists"]]
         return [self._or_error(one) for one in asked]
 

@@ -25,9 +25,10 @@ class Waiting(NamedTuple):
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Equal for those that can be ranked together; of users, that is: requests and filters are one by one."""
-        alone = not self.asked.keys() <= {"user", *ALIKE}
-        return (id(self.engine), id(self.asked) if alone else None, *(self.asked.get(name) for name in ALIKE))
+        """Equal for those that can be ranked together; what has filters of its own is alone."""
+        alone = not self.asked.keys() <= {"user", "request", *ALIKE}
+        which = id(self.asked) if alone else "user" in self.asked
+        return (id(self.engine), which, *(self.asked.get(name) for name in ALIKE))
 
 
 class Gathering:
