@@ -194,7 +194,7 @@ def fitted(dataset: ep.Dataset, folder: Path, factors: int) -> None:
 
 def implicit_fitted(dataset: ep.Dataset, folder: Path, factors: int) -> None:
     import scipy.sparse as sp
-    from implicit.cpu.als import AlternatingLeastSquares
+    from implicit.cpu.als import AlternatingLeastSquares  # type: ignore[import-not-found]
 
     shape = (dataset.n_users, dataset.n_items)
     seen = sp.csr_matrix((np.ones(len(dataset), np.float32), (dataset.user, dataset.item)), shape)

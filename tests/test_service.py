@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -508,6 +509,26 @@ def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch:
     assert "0.2 seconds" in answer.json()["error"]["message"]
 
 
+def test_a_loop_that_ended_in_the_middle(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for an answer that never comes does not hold up others."""
+    app, together = create_app(recommender), Engine.recommend_together
+
+    def later(self: Engine, asked: Any) -> Any:
+        time.sleep(0.3)
+        return together(self, asked)
+
+    monkeypatch.setattr(Engine, "recommend_together", later)
+
+    async def impatient() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+            asking = asyncio.ensure_future(client.post("/recommend", json={"user": USERS[0]}))
+            await asyncio.sleep(0.05)
+            asking.cancel()
+
+    asyncio.run(impatient())
+    assert Local(app).post("/recommend", user=USERS[0]).status_code == 200
+
+
 def test_too_many_at_a_time(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     slow(recommender, monkeypatch, 0.2)
     client = limited(recommender, concurrent=3)
@@ -562,6 +583,8 @@ def test_names_and_sites(recommender: ep.Recommender) -> None:
     named = Local(create_app(recommender, Settings(host="0.0.0.0", hosts=("Shop.example",))))
     assert named("GET", "/health", headers={"host": "shop.EXAMPLE:80"}).status_code == 200
     assert named("GET", "/health", headers={"host": "localhost"}).status_code == 421
+    behind = {"host": "shop.example", "origin": "https://shop.example:8443"}  # a proxy in front
+    assert named("GET", "/health", headers=behind).status_code == 200
     anyone = Local(create_app(recommender, Settings(host="0.0.0.0")))
     assert anyone("GET", "/health", headers={"host": "any.example"}).status_code == 200
 
@@ -695,8 +718,6 @@ def test_no_answer_is_made_by_two_models(tmp_path: Path) -> None:
         stop.set()
 
     async def ask() -> list[Any]:
-        import httpx
-
         found: list[Any] = []
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
 

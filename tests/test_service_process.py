@@ -217,6 +217,26 @@ def test_a_damaged_model_is_refused_by_all(tmp_path: Path) -> None:
         assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {after["model"]}
 
 
+def test_a_new_folder_in_its_place(tmp_path: Path) -> None:
+    """A link that is turned to another folder, as deployments do, and a folder that is renamed."""
+    for j in range(3):
+        fitted(seed=j).save(tmp_path / f"model-{j}")
+    versions = [json.loads((tmp_path / f"model-{j}" / "manifest.json").read_text())["sha256"][:16] for j in range(3)]
+    current = tmp_path / "current"
+    current.symlink_to("model-0")
+    with serving(current, "--workers", "2") as service:
+        assert service.client.get("/health").json()["model"] == versions[0]
+        (tmp_path / "next").symlink_to("model-1")
+        (tmp_path / "next").rename(current)
+        for _ in range(2):
+            assert json.loads(service.logged("switched"))["model"] == versions[1]
+        current.unlink()
+        (tmp_path / "model-2").rename(current)
+        for _ in range(2):
+            assert json.loads(service.logged("switched"))["model"] == versions[2]
+        assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(16)} == {versions[2]}
+
+
 def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
     """And clients that give up waiting for it harm nothing."""
     fitted(seed=1).save(tmp_path)

@@ -32,7 +32,7 @@ class Waiting(NamedTuple):
 
 
 class Gathering:
-    """What waits while a thread computes. Used from one event loop alone.
+    """What waits while a thread computes. Used from one event loop at a time.
 
     Parameters
     ----------
@@ -44,10 +44,14 @@ class Gathering:
         self._lane = lane
         self._waiting: list[Waiting] = []
         self._busy = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def recommend(self, engine: Engine, asked: dict[str, Any]) -> dict[str, Any]:
         """As :meth:`Engine.recommend`, when its turn comes."""
-        waiting = Waiting(engine, asked, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:  # one before may have ended in the middle
+            self._loop, self._waiting, self._busy = loop, [], False
+        waiting = Waiting(engine, asked, loop.create_future())
         self._waiting.append(waiting)
         if not self._busy:
             self._next()

@@ -63,7 +63,7 @@ class Guard:
     ) -> None:
         self._app, self._settings, self.metrics = app, settings, metrics
         self._paths, self._routes = frozenset(paths), frozenset(routes)
-        self._names, self._flying = settings.names, 0
+        self._names, self._own, self._flying = settings.names, {name.lower() for name in settings.hosts}, 0
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,7 +98,8 @@ class Guard:
             return 431, f"the headers have more than {HEAD:,} bytes."
         if self._names and _name(host) not in self._names:
             return 421, f"this service is not called {_name(host)[:100]!r}. Allow the name with --allow-host."
-        if "origin" in headers and headers["origin"].partition("://")[2] != host:
+        origin = headers["origin"].partition("://")[2] if "origin" in headers else host
+        if origin != host and _name(origin) not in self._own:
             return 403, "pages of other sites may not ask this service."
         if settings.token is not None and not OPEN.fullmatch(path):
             given = headers.get("authorization", "").encode()

@@ -22,8 +22,9 @@ class Settings:
     host : str
         The address it is bound to. On one that others reach, ``/reload`` needs a token.
     hosts : tuple of str
-        Names by which clients may call it. On a loopback address without a token those of this machine are added, and no other
-        is answered: no web site can make a browser ask through a name of its own. Otherwise, empty means any.
+        Names by which clients may call it, and whose pages may ask it. On a loopback address without a token those of this machine
+        are added, and no other is answered: no web site can make a browser ask through a name of its own. Otherwise, empty
+        means any.
     title : str, optional
         The column of the items' table that people know items by. By default "title" or "name".
     personal : bool

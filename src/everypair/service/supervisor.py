@@ -91,7 +91,7 @@ class Supervisor:
     def __init__(
         self, path: Path, settings: Settings, port: int, n_workers: int = 1, watch: bool = True, log_level: str = "info"
     ) -> None:
-        self.path, self.settings, self._watch, self._log_level = path.resolve(), settings, watch, log_level
+        self.path, self.settings, self._watch, self._log_level = path.absolute(), settings, watch, log_level
         self.version, self._stopping, self._round = "", False, 0
         self._snapshots = Snapshots(self.path)
         self._seen = self._snapshots.stamp()

@@ -29,7 +29,7 @@ class Switch:
     """
 
     def __init__(self, current: Engine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
-        self.current, self._path, self._title = current, None if path is None else Path(path).resolve(), title
+        self.current, self._path, self._title = current, None if path is None else Path(path).absolute(), title
         self._ready: Engine | None = None
         self._changing = threading.Lock()
         self.watch: Callable[[], None] = lambda: None
