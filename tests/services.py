@@ -84,6 +84,11 @@ class Remote:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
+    def gauge(self, name: str) -> float:
+        """A number of /metrics."""
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
     def logged(self, words: str, seconds: float = 60) -> str:
         """The next line that has these words."""
         while words not in (line := self._lines.get(timeout=seconds)):

@@ -530,7 +530,7 @@ def test_a_loop_that_ended_in_the_middle(recommender: ep.Recommender, monkeypatc
 
 
 def test_too_many_at_a_time(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow(recommender, monkeypatch, 0.2)
+    slow(recommender, monkeypatch, 0.5)
     client = limited(recommender, concurrent=3)
     asked: Any = [("POST", "/similar", {"item": ITEMS[0]}, {})] * 6 + [("GET", "/health", None, {})]
     answers = client.together(asked)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +50,14 @@ def exchanged(port: int, content: bytes, seconds: float = 30) -> bytes:
             if b"\r\n\r\n" in found:
                 break
         return found
+
+
+def until(there: Callable[[], bool], seconds: float = 30) -> None:
+    """Wait for it."""
+    end = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_it_answers_like_the_recommender(tmp_path: Path) -> None:
@@ -209,7 +217,8 @@ def test_a_damaged_model_is_refused_by_all(tmp_path: Path) -> None:
         answer = service.client.post("/reload")
         assert answer.status_code == 409
         assert "damaged" in answer.json()["error"]["message"]
-        assert str(tmp_path) not in answer.text
+        assert "/" not in answer.json()["error"]["message"], "no paths"
+        assert str(numbers) in service.logged("model refused"), "the log has the path"
         assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {before}
         numbers.write_bytes(whole)
         after = service.client.post("/reload").json()
@@ -240,15 +249,24 @@ def test_a_new_folder_in_its_place(tmp_path: Path) -> None:
 def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
     """And clients that give up waiting for it harm nothing."""
     fitted(seed=1).save(tmp_path)
-    with serving(tmp_path, "--no-watch", "--seconds", "0.02") as service:
+    with serving(tmp_path, "--no-watch", "--seconds", "1", "--workers", "2") as service, ThreadPoolExecutor(20) as pool:
+
+        def reload(timeout: float) -> httpx.Response:
+            return httpx.post(f"{service.url}/reload", timeout=timeout)
+
         for seed in (2, 3):
             fitted(seed=seed).save(tmp_path)
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{service.url}/reload", timeout=0.01)
+                reload(0.02)
+            service.logged("switched")
             service.logged("switched")
         fitted(seed=4).save(tmp_path)
-        with ThreadPoolExecutor(20) as pool:  # they share what comes of it
-            answers = list(pool.map(lambda _: httpx.post(f"{service.url}/reload", timeout=60), range(20)))
+        slow = service.workers()[1]
+        os.kill(slow, signal.SIGSTOP)
+        asking = [pool.submit(reload, 60) for _ in range(20)]  # those of one worker share what comes of it
+        time.sleep(2.5)
+        os.kill(slow, signal.SIGCONT)
+        answers = [each.result() for each in asking]
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.json()["model"] for answer in answers}) == 1
 
@@ -349,9 +367,9 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
 
 def test_answers_that_nobody_takes_are_given_up(tmp_path: Path) -> None:
     ep.Recommender(ep.MF(factors=4, epochs=1)).fit(ep.datasets.youtube_like(300, 2_000, seed=0)).save(tmp_path)
-    body = json.dumps({"users": [f"u{j:03d}" for j in range(100)], "n": 1000}).encode()
+    body = json.dumps({"users": [f"u{j:03d}" for j in range(60)], "n": 1000}).encode()
     head = b"POST /recommend/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with serving(tmp_path, "--seconds", "4") as service, socket.socket() as line:
+    with serving(tmp_path, "--seconds", "8") as service, socket.socket() as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         line.connect(("127.0.0.1", service.port))
         line.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
@@ -362,7 +380,7 @@ def test_answers_that_nobody_takes_are_given_up(tmp_path: Path) -> None:
         with suppress(ConnectionResetError):
             while part := line.recv(65_536):
                 found += len(part)
-        assert found < 5_000_000
+        assert found < 3_000_000
         assert service.client.get("/health").status_code == 200
 
 
@@ -373,19 +391,13 @@ def test_requests_of_a_worker_that_died_are_not_in_flight(tmp_path: Path) -> Non
         for _ in range(5):
             lines.append(socket.create_connection(("127.0.0.1", service.port)))
             lines[-1].sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
-        time.sleep(0.3)
-
-        def gauge(name: str) -> float:
-            text = httpx.get(f"{service.url}/metrics", timeout=60).text
-            return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
-
-        assert gauge("everypair_requests_in_flight") == 6
+        until(lambda: service.gauge("everypair_requests_in_flight") == 6)
         os.kill(service.workers()[0], signal.SIGKILL)
         service.logged("worker started")
-        assert gauge("everypair_requests_in_flight") == 1
-        assert gauge("everypair_model_switches_total") == 0
+        assert service.gauge("everypair_requests_in_flight") == 1
+        assert service.gauge("everypair_model_switches_total") == 0
         resident = int(Path(f"/proc/{service.workers()[0]}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        assert gauge("everypair_resident_bytes") == pytest.approx(resident, rel=0.2)
+        assert service.gauge("everypair_resident_bytes") == pytest.approx(resident, rel=0.2)
         for each in lines:
             each.close()
 
@@ -396,10 +408,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
         workers = service.workers()
         service.process.kill()
         service.process.wait(30)
-        until = time.monotonic() + 30
-        while any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in workers):
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        until(lambda: not any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in workers))
 
 
 def _state(pid: int) -> str:
@@ -422,7 +431,7 @@ def test_what_was_begun_is_answered_before_it_ends(tmp_path: Path, sent: signal.
         asking = [threading.Thread(target=ask) for _ in range(4)]
         for each in asking:
             each.start()
-        time.sleep(0.3)
+        until(lambda: service.gauge("everypair_requests_in_flight") == 5)
         service.process.send_signal(sent)
         for each in asking:
             each.join()
@@ -470,7 +479,7 @@ def started(folder: Path, *options: str, **environment: str) -> subprocess.Compl
 def test_what_cannot_be_served(tmp_path: Path, remote: Remote) -> None:
     missing = started(tmp_path / "nothing", "--port", "0")
     assert missing.returncode == 1
-    assert "there is no folder" in missing.stderr
+    assert f"Error: there is no folder {tmp_path / 'nothing'}.\n" in missing.stderr
     model = tmp_path / "model"
     fitted().save(model)
     taken = started(model, "--port", str(remote.port))

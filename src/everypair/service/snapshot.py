@@ -33,25 +33,28 @@ class Snapshots:
 
     def take(self) -> Path:
         """What there is now; an error if that is no model."""
+        folder = Folder(self.path, *RECOMMENDER)
         for again in range(TRIES, 0, -1):
-            before = self.stamp()
+            before, manifest = self.stamp(), folder.manifest()
             try:
-                return self._linked()
+                taken = self._linked([folder.checked(entry, verify=False) for entry in manifest.get("files", {}).values()])
             except FileNotFoundError as error:
                 if again == 1 or self.stamp() == before:  # it was not replaced meanwhile
-                    raise ValueError(f"{error} is missing, and the manifest names it.") from error
-        raise AssertionError
+                    missing = Path(str(error.filename or error))
+                    raise folder.refused(missing, "missing, and the manifest names it") from error
+            else:
+                if self.stamp() == before:
+                    return taken
+                self.drop(taken)
+        raise ValueError(f"{self.path} does not stay the same for as long as it takes to look at it.")
 
-    def _linked(self) -> Path:
-        folder = Folder(self.path, *RECOMMENDER)
-        manifest = (self.path / MANIFEST).read_bytes() if (self.path / MANIFEST).is_file() else b""
-        files = [folder.checked(entry, verify=False) for entry in folder.manifest().get("files", {}).values()]
+    def _linked(self, files: list[Path]) -> Path:
         self._number += 1
         for place in self._places():
             made = place / str(self._number)
             try:
                 made.mkdir(parents=True)
-                for file in files:
+                for file in (*files, self.path / MANIFEST):
                     os.link(file, made / file.name)
             except FileNotFoundError:
                 shutil.rmtree(made, ignore_errors=True)
@@ -59,7 +62,6 @@ class Snapshots:
             except OSError:  # another disk, or one that cannot be written to
                 shutil.rmtree(made, ignore_errors=True)
                 continue
-            (made / MANIFEST).write_bytes(manifest)
             self._place = place
             return made
         return self.path

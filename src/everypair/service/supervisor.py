@@ -42,6 +42,8 @@ class Worker:
         self.pause, self.again_at, self.since = PAUSE[0], 0.0, 0.0
 
     def start(self, task: life.Task) -> None:
+        if self.line is not None:
+            self.line.close()
         context = multiprocessing.get_context("spawn")
         self.line, theirs = context.Pipe()
         name, arguments = f"worker {self.number}", (task, self.listening, theirs)
@@ -138,7 +140,9 @@ class Supervisor:
                 if self._stopping:
                     return
                 if word != "ready":
-                    raise ValueError(self._by_its_name(rest[0]) if word == "refused" else "a worker ended before it could answer.")
+                    raise ValueError(
+                        self._by_its_name(rest[0], self._model) if word == "refused" else "a worker ended before it could answer."
+                    )
                 self.version = rest[0]
 
     def _task(self, verify: bool) -> life.Task:
@@ -188,7 +192,12 @@ class Supervisor:
                 log("worker started", worker=worker.number, model=rest[0])
                 self._seen = self._seen if rest[0] == self.version else None  # no links here: all are to have the same
             elif not self._stopping:
-                log("worker not started", logging.ERROR, worker=worker.number, why=self._by_its_name(rest[0]) if rest else word)
+                log(
+                    "worker not started",
+                    logging.ERROR,
+                    worker=worker.number,
+                    why=self._by_its_name(rest[0], self._model) if rest else word,
+                )
 
     # models
 
@@ -205,10 +214,11 @@ class Supervisor:
                 self._model = taken
                 self._snapshots.keep_only(taken)
             else:
+                refusal = self._by_its_name(refusal, taken)
                 self._snapshots.drop(taken)
         if refusal is not None:
-            log("model refused", logging.ERROR, why=self._by_its_name(refusal), model=self.version)
-            refusal = without_path(self._by_its_name(refusal), self.path)
+            log("model refused", logging.ERROR, why=refusal, model=self.version)
+            refusal = without_path(refusal, self.path)
         for worker in self._workers:
             if worker.wishes:
                 worker.say("reloaded", life.Reloaded(self.version, self.version != before, refusal))
@@ -240,11 +250,9 @@ class Supervisor:
             (self.version,) = versions
         return refusal
 
-    def _by_its_name(self, message: str) -> str:
+    def _by_its_name(self, message: str, taken: Path) -> str:
         """A message about links as one about the folder they were made of."""
-        for taken in {self._model, *(self._model.parent.glob("[0-9]*") if self._model != self.path else ())}:
-            message = message.replace(str(taken), str(self.path))
-        return message
+        return message.replace(str(taken), str(self.path))
 
     def _end(self) -> None:
         """Workers answer what they have begun, and end."""
