@@ -6,10 +6,15 @@ import asyncio
 import importlib.util
 import json
 import logging
+import multiprocessing
 import os
+import shutil
+import signal
+import socket
+import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,9 @@ from everypair.service import Limits, Settings, create_app
 from everypair.service.catalogue import Catalogue
 from everypair.service.engine import Engine
 from everypair.service.landscape import Landscape
+from everypair.service.snapshot import Snapshots
+from everypair.service.supervisor import Supervisor
+from everypair.service.worker import Line
 
 DATA = dataset()
 USERS, ITEMS = DATA.users.values.to_pylist(), DATA.items.values.to_pylist()
@@ -743,30 +751,23 @@ def test_no_answer_is_made_by_two_models(tmp_path: Path) -> None:
 # what operators see
 
 
-def test_logs_are_lines_of_json_without_anything_personal(
-    recommender: ep.Recommender, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from everypair.service.telemetry import LOGGER, log_to_stderr
+@pytest.mark.usefixtures("logger_as_before")
+def test_logs_are_lines_of_json_without_anything_personal(recommender: ep.Recommender, capsys: pytest.CaptureFixture[str]) -> None:
+    from everypair.service.telemetry import log_to_stderr
 
-    logger = logging.getLogger(LOGGER)
-    before = logger.handlers, logger.propagate, logger.level
-    try:
-        log_to_stderr("info")
-        for personal in (False, True):
-            client = Local(create_app(recommender, Settings(personal=personal)))
-            client.post("/recommend", user=USERS[0])
-            client.post("/recommend", user="ann@example.com")
-            client.get("/items?query=ann")
-            text = capsys.readouterr().err
-            lines = [json.loads(line) for line in text.splitlines()]
-            assert [line["status"] for line in lines] == [200, 404, 200]
-            assert all(line["event"] == "request" and line["route"] in ("/recommend", "/items") for line in lines)
-            assert ("ann" in text) == personal
-            assert USERS[0] not in text
-            assert ("127.0.0.1" in text) == personal
-    finally:
-        logger.handlers, logger.propagate = before[:2]
-        logger.setLevel(before[2])
+    log_to_stderr("info")
+    for personal in (False, True):
+        client = Local(create_app(recommender, Settings(personal=personal)))
+        client.post("/recommend", user=USERS[0])
+        client.post("/recommend", user="ann@example.com")
+        client.get("/items?query=ann")
+        text = capsys.readouterr().err
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert [line["status"] for line in lines] == [200, 404, 200]
+        assert all(line["event"] == "request" and line["route"] in ("/recommend", "/items") for line in lines)
+        assert ("ann" in text) == personal
+        assert USERS[0] not in text
+        assert ("127.0.0.1" in text) == personal
 
 
 def test_metrics_count_requests_and_what_was_unknown(recommender: ep.Recommender) -> None:
@@ -812,3 +813,107 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     refused = CliRunner().invoke(main, ["serve", str(tmp_path)])
     assert refused.exit_code == 1
     assert 'a service needs fastapi, uvicorn: pip install "everypair[serve]"' in refused.stderr
+
+
+# models in folders, and the process that watches
+
+
+def test_links_are_made_where_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "shop" / "model"
+    fitted().save(model)
+    link = os.link
+
+    def elsewhere(source: Any, target: Any) -> None:
+        if Path(target).is_relative_to(tempfile.gettempdir()) and not Path(target).is_relative_to(tmp_path / "shop"):
+            raise OSError(18, "another disk")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", elsewhere)
+    beside = Snapshots(model)
+    taken = beside.take()
+    assert taken.parent.parent == model.parent
+    shutil.rmtree(model)
+    assert ep.load(taken, verify=True).dataset_.n_users == len(USERS)
+    beside.close()
+    assert not list(model.parent.iterdir())
+
+    def nowhere(source: Any, target: Any) -> None:
+        raise OSError(18, "another disk")
+
+    fitted().save(model)
+    monkeypatch.setattr(os, "link", nowhere)
+    assert Snapshots(model).take() == model
+    (numbers,) = model.glob("everypair-numbers-*")
+    numbers.unlink()
+    with pytest.raises(ValueError, match="missing, and the manifest names it"):
+        Snapshots(model).take()
+
+
+def test_any_error_while_opening_is_a_refusal() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    line, ended = Line(theirs), threading.Event()
+
+    class Broken:
+        def prepare(self, *asked: Any) -> str:
+            raise MemoryError
+
+        def drop(self) -> None:
+            pass
+
+    listening = threading.Thread(target=line.listen, args=(Broken(), ended.set))
+    listening.start()
+    ours.send(("prepare", 7, Path("model"), True))
+    assert ours.recv() == ("refused", 7, "MemoryError")
+    ours.send(("reloaded", None))  # nobody asked
+    assert not ended.is_set()
+    ours.close()
+    listening.join(10)
+    assert ended.is_set()
+
+
+@pytest.fixture
+def logger_as_before() -> Iterator[None]:
+    """What a service logs goes where it wants; afterwards, to where it went before."""
+    loggers = [logging.getLogger(name) for name in ("everypair.service", "uvicorn")]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("logger_as_before")
+def test_a_supervisor_in_this_process(tmp_path: Path) -> None:
+    """Its whole life: another model by watching, one that is refused, a worker that is killed, a signal to stop."""
+    model = tmp_path / "model"
+    fitted(seed=1).save(model)
+    supervisor = Supervisor(model, Settings(), 0, n_workers=1, log_level="critical")
+    found: dict[str, Any] = {}
+
+    def version() -> str:
+        return httpx.get(f"http://127.0.0.1:{supervisor.port}/health", timeout=60).json()["model"]
+
+    def client() -> None:
+        try:
+            found["first"] = version()
+            fitted(seed=2).save(model)
+            end = time.monotonic() + 30
+            while version() == found["first"] and time.monotonic() < end:
+                time.sleep(0.05)
+            found["second"] = version()
+            (model / "manifest.json").write_text("{}")
+            found["refused"] = httpx.post(f"http://127.0.0.1:{supervisor.port}/reload", timeout=60)
+            os.kill(supervisor._workers[0].process.pid, signal.SIGKILL)
+            found["third"] = version()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    supervisor.run(lambda: threading.Thread(target=client).start())
+    assert found["first"] != found["second"] == found["third"] == supervisor.version
+    assert found["refused"].status_code == 409
+    assert not [path for path in tmp_path.iterdir() if path != model]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="it is in use"):
+            Supervisor(model, Settings(), taken.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import resource
 import shutil
@@ -25,8 +24,6 @@ import pytest
 from services import Remote, dataset, fitted, serving
 
 import everypair as ep
-from everypair.service.snapshot import Snapshots
-from everypair.service.worker import Line
 
 pytestmark = pytest.mark.full  # processes of their own: nothing that is measured or checked here reaches them
 USERS = dataset().users.values.to_pylist()
@@ -294,59 +291,6 @@ def test_a_worker_that_is_started_again_has_the_model_in_use(tmp_path: Path) -> 
         fitted(seed=3).save(model)
         assert service.client.post("/reload").json()["changed"] is True
     assert not list(Path(tempfile.gettempdir()).glob(f".everypair-serve-*/{before}"))
-
-
-def test_links_are_made_where_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tmp_path / "shop" / "model"
-    fitted().save(model)
-    link = os.link
-
-    def elsewhere(source: Any, target: Any) -> None:
-        if Path(target).is_relative_to(tempfile.gettempdir()) and not Path(target).is_relative_to(tmp_path / "shop"):
-            raise OSError(18, "another disk")
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", elsewhere)
-    beside = Snapshots(model)
-    taken = beside.take()
-    assert taken.parent.parent == model.parent
-    shutil.rmtree(model)
-    assert ep.load(taken, verify=True).dataset_.n_users == len(USERS)
-    beside.close()
-    assert not list(model.parent.iterdir())
-
-    def nowhere(source: Any, target: Any) -> None:
-        raise OSError(18, "another disk")
-
-    fitted().save(model)
-    monkeypatch.setattr(os, "link", nowhere)
-    assert Snapshots(model).take() == model
-    (numbers,) = model.glob("everypair-numbers-*")
-    numbers.unlink()
-    with pytest.raises(ValueError, match="missing, and the manifest names it"):
-        Snapshots(model).take()
-
-
-def test_any_error_while_opening_is_a_refusal() -> None:
-    ours, theirs = multiprocessing.Pipe()
-    line, ended = Line(theirs), threading.Event()
-
-    class Broken:
-        def prepare(self, *asked: Any) -> str:
-            raise MemoryError
-
-        def drop(self) -> None:
-            pass
-
-    listening = threading.Thread(target=line.listen, args=(Broken(), ended.set))
-    listening.start()
-    ours.send(("prepare", 7, Path("model"), True))
-    assert ours.recv() == ("refused", 7, "MemoryError")
-    ours.send(("reloaded", None))  # nobody asked
-    assert not ended.is_set()
-    ours.close()
-    listening.join(10)
-    assert ended.is_set()
 
 
 # crashes and signals

@@ -54,8 +54,9 @@ class Snapshots:
             made = place / str(self._number)
             try:
                 made.mkdir(parents=True)
-                for file in (*files, self.path / MANIFEST):
+                for file in files:
                     os.link(file, made / file.name)
+                shutil.copyfile(self.path / MANIFEST, made / MANIFEST)  # people edit those
             except FileNotFoundError:
                 shutil.rmtree(made, ignore_errors=True)
                 raise
