@@ -26,19 +26,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 import everypair as ep
+
+from recommend import events
 
 HOST = "127.0.0.1"
 N = 10
 IMPLICIT = """
-import os, sys, numpy as np, scipy.sparse as sp
+import os
+import scipy.sparse as sp
 from fastapi import FastAPI
 from pydantic import BaseModel
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 from implicit.cpu.als import AlternatingLeastSquares
-from implicit.recommender_base import RecommenderBase
 folder = os.environ["IMPLICIT_MODEL"]
 model = AlternatingLeastSquares.load(folder + "/als.npz")
 model.num_threads = 1
@@ -52,12 +53,6 @@ def recommend(ask: Ask):
     items, scores = model.recommend(ask.user, seen[ask.user], N=ask.n, filter_already_liked_items=True)
     return {"items": [{"item": i, "score": s} for i, s in zip(items.tolist(), scores.tolist())]}
 """
-
-
-def events(folder: Path | None) -> ep.Dataset:
-    if folder is None:
-        return ep.datasets.youtube_like(20_000, 20_000, seed=0)
-    return ep.Dataset(pq.read_table(folder / "train.parquet").select(["user", "item"]))
 
 
 # a client that costs little itself

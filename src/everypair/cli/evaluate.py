@@ -66,20 +66,22 @@ def evaluate(
         found[name] = evaluated(entry.fit(split.train), queries, metrics, exclude_seen=not include_seen)
         if getattr(entry.model, "stop_reason_", None) == "interrupt":
             raise KeyboardInterrupt("Nothing was evaluated.")
+    told = {name: evaluation.summary() for name, evaluation in found.items()}
+    own = told[name]
     if kept is not None:
-        kept.evaluation_ = {"protocol": split.name, **found[name].summary()}
+        kept.evaluation_ = {"protocol": split.name, **own}
         kept.save(keep)
-    for text in found[name].notes:
+    for text in own["notes"]:
         note(text)
     if as_json:
-        models = [{"name": name, "metrics": evaluation.summary()["metrics"]} for name, evaluation in found.items()]
+        models = [{"name": name, "metrics": summary["metrics"]} for name, summary in told.items()]
         tell({
-            "protocol": split.name, "on": part, "queries": len(found[name].user), "training_events": len(split.train),
-            "model": repr(recommender), "models": models, "notes": [*split.notes, *found[name].notes],
+            "protocol": split.name, "on": part, "queries": own["queries"], "training_events": len(split.train),
+            "model": repr(recommender), "models": models, "notes": [*split.notes, *own["notes"]],
         })  # fmt: skip
     else:
-        note(f"{split.name}: {len(split.train):,} events to train on, {len(found[name].user):,} queries of {part}", label="")
-        click.echo(_table(found))
+        note(f"{split.name}: {len(split.train):,} events to train on, {own['queries']:,} queries of {part}", label="")
+        click.echo(_table({name: summary["metrics"] for name, summary in told.items()}))
 
 
 def _same(path: Path, recommender: Any) -> Any:
@@ -97,10 +99,11 @@ def _same(path: Path, recommender: Any) -> Any:
 def _table(found: dict[str, Any]) -> str:
     from everypair.text import table
 
-    rows = []
-    for name, evaluation in found.items():
-        figures = evaluation.summary()["metrics"].values()
-        rows.append(
-            [name, *(f"{f['value']:.4f}" + ("" if f["low"] is None else " ({low:.4f}-{high:.4f})".format(**f)) for f in figures)]
-        )
-    return table(["", *next(iter(found.values())).means], rows)
+    rows = [
+        [
+            name,
+            *(f"{f['value']:.4f}" + ("" if f["low"] is None else " ({low:.4f}-{high:.4f})".format(**f)) for f in figures.values()),
+        ]
+        for name, figures in found.items()
+    ]
+    return table(["", *next(iter(found.values()))], rows)

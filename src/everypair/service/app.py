@@ -121,14 +121,13 @@ class _Service:
             redirect_slashes=False,
         )
         self.app.router.route_class = StrictRoute
-        self._posted: list[str] = []
+        self.takers: set[tuple[str, str]] = set()  # routes that take a body
         self._handle_errors()
         self._asked()
         self._looked_up()
         self._operated()
         self._shown()
         docs.add_to(self.app, settings.token is not None)
-        self.takers = {("POST", path) for path in self._posted}
         self.paths = {getattr(route, "path", "") for route in self.app.routes}
 
     # asking
@@ -156,7 +155,7 @@ class _Service:
             return self._told(*_encoded(await how(self._switch.current, asked)))
 
         endpoint.__annotations__["body"] = body
-        self._posted.append(path)
+        self.takers.add(("POST", path))
         self._route("POST", path, endpoint, ask.__name__, ask.__doc__, answer)
 
     def _looked_up(self) -> None:

@@ -46,13 +46,8 @@ class Catalogue:
             return None
         return _title(self._dataset.item_table[self.title_column][int(code)].as_py())
 
-    def attributes_of(self, code: int) -> dict[str, Any]:
-        """What is known of an item besides, as JSON can hold it."""
-        table = self._dataset.item_table
-        return {name: plain(table[name][int(code)].as_py()) for name in self.attributes}
-
     def details(self, codes: np.ndarray) -> list[dict[str, Any]]:
-        """Titles and attributes of several items."""
+        """Titles and attributes of several items, as JSON can hold them."""
         table = self._dataset.item_table
         if not table.num_columns:
             return [{"title": None, "attributes": {}} for _ in codes]
@@ -66,20 +61,16 @@ class Catalogue:
         encoded = decoded(self._dataset.item_table[attribute]).combine_chunks().dictionary_encode()
         return pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
-    def found(self, code: int) -> dict[str, Any]:
-        """All that is shown of an item."""
-        return {
-            "item": self._dataset.items[code],
-            "title": self.title(code),
-            "attributes": self.attributes_of(code),
-            "events": float(self._events[code]),
-        }
+    def found(self, codes: np.ndarray) -> list[dict[str, Any]]:
+        """All that is shown of several items."""
+        named = zip(self._dataset.items.take(codes).to_pylist(), self.details(codes), self._events[codes].tolist(), strict=True)
+        return [{"item": item, **details, "events": events} for item, details, events in named]
 
-    def search(self, query: str, limit: int) -> list[int]:
+    def search(self, query: str, limit: int) -> np.ndarray:
         """The codes of the items whose id or title has the query in it: the best matches first, and of those the most popular."""
         return _best([self._ids, *([] if self._titles is None else [self._titles])], query, limit, self._events)
 
-    def search_users(self, query: str, limit: int) -> list[int]:
+    def search_users(self, query: str, limit: int) -> np.ndarray:
         """The codes of the users whose id has the query in it, those with most events first."""
         return _best([self._users], query, limit, np.diff(self._dataset.bounds))
 
@@ -136,7 +127,7 @@ def _lower(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return lowered.combine_chunks() if isinstance(lowered, pa.ChunkedArray) else lowered
 
 
-def _best(texts: list[pa.Array], query: str, limit: int, popularity: np.ndarray) -> list[int]:
+def _best(texts: list[pa.Array], query: str, limit: int, popularity: np.ndarray) -> np.ndarray:
     wanted = pc.utf8_lower(pa.scalar(query.strip(), pa.large_string())).as_py()
     match = np.zeros(len(popularity), np.int64)
     for text in texts:
@@ -149,4 +140,4 @@ def _best(texts: list[pa.Array], query: str, limit: int, popularity: np.ndarray)
             match = np.maximum(match, value * found.to_numpy(zero_copy_only=False))
     there = np.flatnonzero(match)
     order = np.lexsort((there, -popularity[there], -match[there]))
-    return there[order[:limit]].tolist()
+    return there[order[:limit]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 from everypair.answers import People, Ranked
 from everypair.data import Ids
 from everypair.explain import explain
-from everypair.moments import Moments
+from everypair.moments import HISTORY, Moments
 from everypair.readers import VectorReader
 from everypair.recommender import Recommender
 from everypair.service.catalogue import Catalogue, item_code, plain
@@ -69,8 +70,7 @@ class Engine:
 
     def recommend(self, user: Any = None, request: Any = None, details: bool = False, **asked: Any) -> dict[str, Any]:
         """The best items for someone."""
-        field = "request" if user is None else "user"
-        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        people, field = self._person(user, request)
         candidates = asked.pop("candidates", None)
         ranked = self._ranked(people, field, None if candidates is None else [candidates], asked)
         return self._told({"items": self._lists(ranked, details)[0]}, ranked, people.unknown)
@@ -105,13 +105,19 @@ class Engine:
         except Exception as error:
             return error
 
+    def _person(self, user: Any, request: Any) -> tuple[People, str]:
+        """Whom a body names, and the field of it that does."""
+        if user is None:
+            return self._people(None, [request], "request"), "request"
+        return self._people([user], None, "user"), "user"
+
     def _people(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> People:
         """Those whom a body names, in a field of it."""
         if users is None:
             for j, request in enumerate(requests or ()):
                 if isinstance(user := request.get(self._dataset.user_column), str | int):
                     place = field if field == "request" else f"{field}[{j}]"
-                    self._of_one_kind(self._dataset.users, [user], f"{place}.{self._dataset.user_column}")
+                    _check_kind(self._dataset.users, [user], f"{place}.{self._dataset.user_column}")
             with about(field):
                 return self.recommender._people(self._served, None, requests)
         codes = self._known(self._dataset.users, users, field)
@@ -126,8 +132,7 @@ class Engine:
             "candidates": list(chain.from_iterable(candidates or ())),
         }
         for name, items in listed.items():
-            if items:
-                self._of_one_kind(self._dataset.items, items, name)
+            _check_kind(self._dataset.items, items or (), name)
         filters = {"exclude_seen": True, "allow": None, "deny": None, **asked, "candidates": candidates}
         length, fallback = filters.pop("n", 10), filters.pop("fallback", "error")
         with about(field):
@@ -144,8 +149,7 @@ class Engine:
         return self._told({"lists": self._lists(ranked, details)}, ranked, {})
 
     def _alike(self, items: list[Any], n: int, field: str) -> Ranked:
-        if not isinstance(self._served.reader, VectorReader):
-            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors to compare items by.")
+        self._need_vectors(" to compare items by")
         codes = self._known(self._dataset.items, items, field)
         with about(field):
             return self.recommender._alike(self._served.item_directions, codes, pa.array(items), "item", n)
@@ -171,8 +175,7 @@ class Engine:
     def explain(self, item: Any, user: Any = None, request: Any = None) -> dict[str, Any]:
         """Why an item has its score."""
         (code,) = self._known(self._dataset.items, [item], "item")
-        field = "request" if user is None else "user"
-        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        people, _ = self._person(user, request)
         why = explain(self._served, people.moments, int(code))
         return {
             "model": self.version,
@@ -184,20 +187,19 @@ class Engine:
     def _title_of(self, part: dict[str, Any]) -> str | None:
         """Of the item that a contribution is of, if it is one."""
         field = self._served.contexts.fields.get(part["field"])
-        by_item = part["field"] == "item" if field is None else getattr(field, "ids", None) == "items"
-        folded = part["field"] == "history" and field is None
-        code = item_code(self._dataset.items, part["value"]) if by_item or folded else None
+        of_item = part["field"] in ("item", HISTORY) if field is None else field.ids == "items"
+        code = item_code(self._dataset.items, part["value"]) if of_item else None
         return None if code is None else self.catalogue.title(code)
 
     def items(self, query: str, limit: int) -> dict[str, Any]:
         """Items by id or title; the most popular for an empty query."""
-        found = self.catalogue.search(query, limit) if query.strip() else self.catalogue.most_popular[:limit].tolist()
-        return {"model": self.version, "items": [self.catalogue.found(code) for code in found]}
+        found = self.catalogue.search(query, limit) if query.strip() else self.catalogue.most_popular[:limit]
+        return {"model": self.version, "items": self.catalogue.found(found)}
 
     def users(self, query: str, limit: int) -> dict[str, Any]:
         """Users by id."""
         found = self.catalogue.search_users(query, limit)
-        return {"model": self.version, "users": self._dataset.users.take(np.array(found, np.int64)).to_pylist()}
+        return {"model": self.version, "users": self._dataset.users.take(found).to_pylist()}
 
     def profile(self, user: Any) -> dict[str, Any]:
         """What the data say of a user."""
@@ -207,7 +209,7 @@ class Engine:
             "model": self.version,
             "user": user,
             "attributes": {name: plain(table[name][int(code)].as_py()) for name in table.column_names},
-            "history": [self.catalogue.found(item) for item in seen[-LATEST:].tolist()],
+            "history": self.catalogue.found(seen[-LATEST:]),
             "earlier": self._dataset.items.take(seen[-EARLIER:-LATEST] if len(seen) > LATEST else seen[:0]).to_pylist(),
             "seen": len(seen),
         }
@@ -219,26 +221,24 @@ class Engine:
 
     def map(self, by: str = "") -> dict[str, Any]:
         """The most popular items in two dimensions: those in which they differ most, or in which values of an attribute do."""
-        landscape, shown = self._landscape(by), []
-        for code in self.catalogue.most_popular[: 2 * ON_MAP].tolist():
-            if landscape.met[code] and len(shown) < ON_MAP:
-                x, y = landscape.places[code].tolist()
-                place = {"title": self.catalogue.title(code), "attributes": self.catalogue.attributes_of(code), "x": x, "y": y}
-                shown.append({"item": self._dataset.items[code], **place})
+        landscape, popular = self._landscape(by), self.catalogue.most_popular[: 2 * ON_MAP]
+        codes = popular[landscape.met[popular]][:ON_MAP]
+        named = zip(
+            self._dataset.items.take(codes).to_pylist(), self.catalogue.details(codes), landscape.places[codes], strict=True
+        )
+        shown = [{"item": item, **details, "x": float(x), "y": float(y)} for item, details, (x, y) in named]
         return {"model": self.version, "points": shown, "explained": landscape.explained}
 
     def place(self, user: Any = None, request: Any = None, by: str = "") -> dict[str, Any]:
         """Where someone is on the map."""
         landscape = self._landscape(by)
-        field = "request" if user is None else "user"
-        people = self._people(None if user is None else [user], None if request is None else [request], field)
+        people, _ = self._person(user, request)
         x, y = landscape.place(self._served, people.moments) or (None, None)
         return {"model": self.version, "x": x, "y": y}
 
     def _landscape(self, by: str) -> Landscape:
         """As it was made when it was first asked for; there are as many as attributes."""
-        if not isinstance(self._served.reader, VectorReader):
-            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors, and so there is no map.")
+        self._need_vectors(", and so there is no map")
         known = self.model["facts"]["colours"]
         if by and by not in known:
             raise Refused(
@@ -249,24 +249,28 @@ class Engine:
                 self._landscapes[by] = Landscape.of(self._served, self.catalogue.groups(by) if by else None)
             return self._landscapes[by]
 
+    def _need_vectors(self, why: str) -> None:
+        if not isinstance(self._served.reader, VectorReader):
+            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors{why}.")
+
     # what clients may name
 
     def _known(self, ids: Ids, asked: list[Any], field: str) -> np.ndarray:
         """Codes of ids that must be of the data."""
-        codes = self._of_one_kind(ids, asked, field)
+        _check_kind(ids, asked, field)
+        with about(field):
+            codes = ids.codes(asked, f"ids of {field!r}")
         if (codes < 0).any():
             stranger = asked[int(np.argmin(codes))]
             advice = "" if ids is self._dataset.items else " For someone new, say what is known in a request."
             raise Refused(404, f"{stranger!r} is not known.{advice}", field)
         return codes
 
-    @staticmethod
-    def _of_one_kind(ids: Ids, asked: list[Any], field: str) -> np.ndarray:
-        for one in asked:
-            if isinstance(one, int) != (ids.kind == "integers"):
-                given = "an integer" if isinstance(one, int) else "a text"
-                raise Refused(
-                    422, f"must be {'an integer' if ids.kind == 'integers' else 'a text'}, as in the data, got {given}.", field
-                )
-        with about(field):
-            return ids.codes(asked, f"ids of {field!r}")
+
+def _check_kind(ids: Ids, asked: Iterable[Any], field: str) -> None:
+    """Refuse integers where texts are, and the other way round, without naming any of the data's."""
+    whole = ids.kind == "integers"
+    names = {True: "an integer", False: "a text"}
+    for one in asked:
+        if isinstance(one, int) != whole:
+            raise Refused(422, f"must be {names[whole]}, as in the data, got {names[not whole]}.", field)

@@ -49,10 +49,10 @@ def taken(served: Served) -> dict[str, Any]:
     """What a request may say that changes an answer: a menu for each attribute, whether a history does, and whether there must be
     a user of the data."""
     fields = served.contexts.fields
-    by_history = any(getattr(field, "ids", None) == "items" for field in fields.values())
+    by_history = any(field.ids == "items" for field in fields.values())
     folds = isinstance(served.reader, FactorizationReader) and served.reader.by_user
     menus = [_menu(name, field, served) for name, field in fields.items() if isinstance(field, AttributeField)]
-    alone = isinstance(served.reader, TensorReader) and any(getattr(field, "ids", None) == "users" for field in fields.values())
+    alone = isinstance(served.reader, TensorReader) and any(field.ids == "users" for field in fields.values())
     return {HISTORY: by_history or folds, "user": alone, "attributes": menus}
 
 

@@ -24,7 +24,7 @@ class Limits:
     text : int
         Letters of an id, a value or a query.
     seconds : float
-        For a request, from its first byte to its answer (503).
+        For the head of a request (the connection is closed), and from there to the end of its answer (503).
     concurrent : int
         Requests at a time in a worker (429).
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,37 +50,32 @@ class Snapshots:
         raise ValueError(f"{self.path} does not stay the same for as long as it takes to look at it.")
 
     def _linked(self, files: list[Path]) -> Path:
+        self._place = self._place or self._linkable()
+        if self._place is None:
+            return self.path
         self._number += 1
-        for place in self._places():
-            made = place / str(self._number)
-            try:
-                made.mkdir(parents=True)
-                for file in files:
-                    os.link(file, made / file.name)
-                shutil.copyfile(self.path / MANIFEST, made / MANIFEST)  # people edit those
-            except FileNotFoundError:
-                shutil.rmtree(made, ignore_errors=True)
+        made = self._place / str(self._number)
+        try:
+            made.mkdir(parents=True)
+            for file in files:
+                os.link(file, made / file.name)
+            shutil.copyfile(self.path / MANIFEST, made / MANIFEST)  # people edit those
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, FileNotFoundError):
                 raise
-            except OSError:  # another disk, or one that cannot be written to
-                shutil.rmtree(made, ignore_errors=True)
-                continue
-            self._place = place
-            return made
-        return self.path
+            return self.path
+        return made
 
-    def _places(self) -> list[Path]:
-        if self._place is not None:
-            return [self._place]
-        found = []
+    def _linkable(self) -> Path | None:
+        """A new folder that files of the model can be linked into, if there can be one."""
         for parent in (Path(tempfile.gettempdir()), self.path.parent):
-            try:
-                found.append(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
-            except OSError:
-                continue
-            if self._links(found[-1]):
-                return found
-            shutil.rmtree(found.pop(), ignore_errors=True)
-        return found
+            with suppress(OSError):
+                place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+                if self._links(place):
+                    return place
+                shutil.rmtree(place, ignore_errors=True)
+        return None
 
     def _links(self, place: Path) -> bool:
         """Whether files of the model can be linked there."""
