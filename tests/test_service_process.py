@@ -253,8 +253,12 @@ def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
 
         for seed in (2, 3):
             fitted(seed=seed).save(tmp_path)
-            with pytest.raises(httpx.ReadTimeout):
-                reload(0.02)
+            slow = service.workers()[1]
+            os.kill(slow, signal.SIGSTOP)  # it cannot be done while they wait
+            for asking in [pool.submit(reload, 0.5) for _ in range(16)]:
+                with pytest.raises(httpx.ReadTimeout):
+                    asking.result()
+            os.kill(slow, signal.SIGCONT)
             service.logged("switched")
             service.logged("switched")
         fitted(seed=4).save(tmp_path)
