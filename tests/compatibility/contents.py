@@ -22,6 +22,7 @@ def recommenders() -> dict[str, ep.Recommender]:
     attributes = ep.Attributes("age", "country", "gender", "device")
     sequence = [ep.UserId(), attributes, ep.Previous(), ep.History(decay=0.8)]
     pair = [ep.UserId(), ep.Previous()]
+    described = {"context": sequence, "item": [ep.ItemId(), ep.Attributes("category")]}
     return {
         "MF": ep.Recommender(ep.MF(4, **common)),
         "MF of previous items": ep.Recommender(ep.MF(4, **common), context=[ep.Previous()]),

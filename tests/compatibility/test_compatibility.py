@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import contents
 import numpy as np
 import pytest
-from write import HERE, answers
 
 import everypair as ep
+
+import contents
+from write import HERE, answers
 
 VERSIONS = sorted(folder for folder in HERE.iterdir() if (folder / "expected.json").exists())
 MODELS = [pytest.param(version, name, id=f"{version.name} {name}") for version in VERSIONS for name in contents.recommenders()]

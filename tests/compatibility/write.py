@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import contents
-
 import everypair as ep
+
+import contents
 
 HERE = Path(__file__).parent
 LISTED = 4  # items of the recommendations that are kept

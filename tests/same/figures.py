@@ -1,4 +1,4 @@
-"""Digests of parameters and tables, to see that a change of structure changes no figure: ``python tests/same/figures.py`` writes."""
+"""Digests of parameters and tables, which a change of structure must not change; ``python tests/same/figures.py`` writes them."""
 
 from __future__ import annotations
 

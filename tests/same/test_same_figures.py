@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-import figures
 import pytest
+
+import figures
 
 BEFORE = json.loads(figures.STORED.read_text())
 pytestmark = [
