@@ -4,7 +4,7 @@
         [--shrinkage 0.03]
 
 DIR has the folders of published data that `everypair benchmark quality` reads. Every combination of what is given is tried; what is
-not given is the library's default. The weight of all pairs and shrinkage are those of everypair.evaluation.search.
+not given is the library's default. The weight of all pairs and shrinkage are those of everypair.tuning.search.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.quality.contenders import make
+from benchmarks.quality.rows import ROWS
+
 from everypair.evaluation import evaluate
-from everypair.evaluation.search import ALL_PAIRS, SHRINKAGE, WEIGHT, arguments
-from everypair.experiments.quality.contenders import make
-from everypair.experiments.quality.rows import ROWS
 from everypair.models.tower_model import AUTO
+from everypair.tuning.search import ALL_PAIRS, SHRINKAGE, WEIGHT, arguments
 
 QUERIES = 4_000
 ROWS_OF_THE_LOG = ["lightgcn-gowalla", "lcfn-movielens-1m", "ncf-movielens-1m", "s3rec-beauty", "movielens-1m"]

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import everypair as ep
 from everypair import reference
-from everypair.models.weighed import PAPER
+from everypair.models.weights_mixin import PAPER
 
 PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, **PAPER}
 BY_WEIGHT: dict[str, Any] = {**PLAIN, "regularization": 0.001, "regularization_exponent": 1.0}
@@ -173,8 +173,8 @@ def rank(data: tuple[np.ndarray, np.ndarray], k: int) -> None:
 
 
 def _rank(path: str) -> None:
-    from everypair.parallel import Workers
-    from everypair.ranking import Products, rank
+    from everypair.ranking.rank import Products, rank
+    from everypair.runtime.parallel import Workers
 
     with Workers(2) as workers:
         rank(Products(PHI, PSI), 100, workers)

@@ -12,10 +12,10 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from benchmarks.quality import problems
 
 import everypair as ep
 from everypair.evaluation import Split, evaluate
-from everypair.experiments.quality import problems
 
 BOUNDS = (1, 20, 50, 100, 200, 500)
 METRICS = ("recall@20", "ndcg@20")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from everypair.towers import Rows, Site, Tower, Vectors, View, Workers
+from everypair.towers import BindContext, Rows, Tower, Vectors, View, Workers
 
 
 class Offset(Tower):
@@ -15,7 +15,7 @@ class Offset(Tower):
 
     n_dims = 1
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         value = np.zeros(site.rows.n, site.dtype)
         self._w = site.parameter("offset", value, site.weight)  # the weight of each entry in the loss, for the L2 exponent
         self.parameters = {"offset": self._w}

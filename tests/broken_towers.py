@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from bumps import Bumps
 
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers import Coordinates, Derivatives, Embedding, Site
-from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.columns.table import Rows
+from everypair.engine.vectors import Vectors
+from everypair.engine.view import View
+from everypair.runtime.parallel import Workers
+from everypair.towers import BindContext, Coordinates, Derivatives, Embedding
 
 
 class WrongFirst(Bumps):
@@ -95,7 +95,7 @@ class Unlike(Bumps):
 class KeepsState(Bumps):
     """Learns something that is not among its parameters."""
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         super().build(site)
         self._offset = np.random.default_rng(int(abs(self.parameter_values["height"][0]) * 1e6)).random()
 
@@ -104,7 +104,7 @@ class KeepsState(Bumps):
 
 
 class ChangesItself(Bumps):
-    def bind(self, site: Site) -> Any:
+    def bind(self, site: BindContext) -> Any:
         self.seen = True
         return super().bind(site)
 
@@ -176,7 +176,7 @@ class Single(Bumps):
 class Plain(Embedding):
     """An embedding whose sweep is its steps."""
 
-    def bind(self, site: Site) -> Any:
+    def bind(self, site: BindContext) -> Any:
         bound = copy.copy(self)
         bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
         bound.build(site)

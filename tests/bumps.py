@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from everypair.rows import Rows
+from everypair.columns.table import Rows
 from everypair.towers import Coordinates, Derivatives, Smooth
 
 

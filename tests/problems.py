@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair import reference
+from everypair.engine.objective import ObjectiveValue
+from everypair.engine.solver import ICD
 from everypair.models.tensor import _columns
 from everypair.models.tower_model import TowerModel
-from everypair.objective import ObjectiveValue
-from everypair.parallel import Workers
-from everypair.solver import ICD
+from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Lookup, Product, Sum
 
 MODELS = ["MF", "MFSI", "FM", "PARAFAC", "PARAFAC all", "Tucker", "Tucker all", "sum of towers", "towers of towers"]

@@ -6,8 +6,8 @@ import importlib
 import json
 from typing import Any
 
-from everypair.experiments.benchmark import process
-from everypair.experiments.benchmark.process import AbsentError
+from benchmarks.harness import process
+from benchmarks.harness.process import AbsentError
 
 
 def through_json(value: Any) -> Any:

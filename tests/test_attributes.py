@@ -16,12 +16,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.contexts import Description
-from everypair.data.attributes import Bins, Category, Encoder, Multiple, Value, encoder, restored
+from everypair.columns.fields import Field
+from everypair.columns.table import Levels
 from everypair.data.tables import as_table
-from everypair.features import Field
-from everypair.moments import Moments
-from everypair.rows import Levels
+from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.encoders import Bins, Category, Encoder, Multiple, Value, encoder, restored
+from everypair.recommend.recipes import Description
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -93,14 +93,14 @@ def request_of(dataset: ep.Dataset, event: int) -> dict[str, Any]:
 @given(problems(), st.data())
 def test_requests_are_described_as_events(problem: tuple[ep.Dataset, list[Any]], data: st.DataObject) -> None:
     dataset, recipes = problem
-    events = Moments.of_events(dataset)
+    events = ContextBatch.of_events(dataset)
     trained = data.draw(st.lists(st.integers(0, len(dataset) - 1), min_size=1, unique=True))
     description = Description("context", recipes, dataset, events.take(np.array(trained)))
     requests = [request_of(dataset, event) for event in range(len(dataset))]
     for request in requests:  # what the dataset knows of a user need not be said
         if data.draw(st.booleans()):
             del request["u"]
-    said = Moments.of_requests(requests, dataset)
+    said = ContextBatch.of_requests(requests, dataset)
     expected, found = description.columns(events), description.columns(said)
     assert list(found) == ["user", "previous", "history", "u", "e"]
     for name in expected:
@@ -109,7 +109,7 @@ def test_requests_are_described_as_events(problem: tuple[ep.Dataset, list[Any]],
     for name in ("u", "e"):
         check_groups(description.fields[name].groups(events), dense(expected[name])[: len(dataset)])
     # one request says what many of them do
-    alone = description.columns(Moments.of_requests(requests[-1:], dataset))
+    alone = description.columns(ContextBatch.of_requests(requests[-1:], dataset))
     for name in expected:
         if not isinstance(alone[name], Levels):
             assert np.array_equal(dense(alone[name])[-1], dense(expected[name])[-1]), name
@@ -127,10 +127,10 @@ def check_groups(groups: np.ndarray, features: np.ndarray) -> None:
 @given(problems())
 def test_without_a_history_of_its_own_a_request_has_that_of_its_user(problem: tuple[ep.Dataset, list[Any]]) -> None:
     dataset, recipes = problem
-    description = Description("context", recipes, dataset, Moments.of_events(dataset))
+    description = Description("context", recipes, dataset, ContextBatch.of_events(dataset))
     users = np.arange(dataset.n_users)
-    after = Moments.of_users(dataset, users)
-    said = Moments.of_requests([{"user": dataset.users[user]} for user in users], dataset)
+    after = ContextBatch.of_users(dataset, users)
+    said = ContextBatch.of_requests([{"user": dataset.users[user]} for user in users], dataset)
     for name, column in description.columns(after).items():
         assert np.array_equal(dense(description.columns(said)[name]), dense(column)), name
 
@@ -281,12 +281,12 @@ FRAMES: dict[str, Any] = {
 @pytest.mark.parametrize("frame", FRAMES)
 def test_attributes_of_any_frame(frame: str) -> None:
     dataset = ep.Dataset({"user": ["y", "x"], "item": [1, 2]}, users=FRAMES[frame])
-    moments = Moments.of_users(dataset, [0, 1])
+    moments = ContextBatch.of_users(dataset, [0, 1])
     recipes = [ep.Attributes("c", "g", "b"), ep.Attributes("n", kind="category")]
     description = Description("context", recipes, dataset, moments)
     for rows in (
         moments,
-        Moments.of_requests([{"c": "b", "n": 3, "g": ["b", "a"], "b": True}, {"c": None, "g": None, "n": NAN}], dataset),
+        ContextBatch.of_requests([{"c": "b", "n": 3, "g": ["b", "a"], "b": True}, {"c": None, "g": None, "n": NAN}], dataset),
     ):
         found = {name: dense(column).tolist() for name, column in description.columns(rows).items()}
         assert found == {"c": [0, -1, 1], "b": [0, -1, 1], "n": [0, -1, 1], "g": [pytest.approx([0.5**0.5] * 2), [0, 0]]}
@@ -305,7 +305,7 @@ def test_requests_that_say_something_new() -> None:
         ep.Attributes("country", "device", "none"),
         ep.Attributes("age", kind="category"),
     ]
-    description = Description("context", recipes, DATA, Moments.of_events(DATA))
+    description = Description("context", recipes, DATA, ContextBatch.of_events(DATA))
     requests: list[dict[str, Any]] = [
         {},
         {"user": "nobody", "history": [7, 8], "country": "FR", "device": "radio", "age": 31.5, "none": "some"},
@@ -313,21 +313,21 @@ def test_requests_that_say_something_new() -> None:
         {"country": pd.NA, "device": "tv", "age": 300, "history": np.array([9, 2])},
         {"user": "y", "history": (), "age": 31.0},
     ]
-    found = description.columns(Moments.of_requests(requests, DATA))
+    found = description.columns(ContextBatch.of_requests(requests, DATA))
     assert found["user"].codes.tolist() == [-1, -1, -1, -1, 1]
     assert found["previous"].codes.tolist() == [-1, -1, -1, 1, -1]
     assert found["history"].toarray().tolist() == [[0, 0]] * 3 + [[0, 1], [0, 0]]
     assert found["country"].codes.tolist() == [-1, -1, -1, -1, 0]  # of y, from the dataset
     assert found["device"].codes.tolist() == [-1, -1, -1, 1, -1]
     assert found["age"].codes.tolist() == [-1, -1, -1, -1, 0]
-    unknown = description.unknown(Moments.of_requests(requests, DATA))
+    unknown = description.unknown(ContextBatch.of_requests(requests, DATA))
     assert {name: rows.sum() for name, rows in unknown.items()} == {"country": 1, "device": 1, "none": 1, "age": 2}
-    assert len(Moments.of_requests([], DATA)) == 0
+    assert len(ContextBatch.of_requests([], DATA)) == 0
 
 
 def test_attributes_named_like_what_requests_say() -> None:
     dataset = ep.Dataset({"uid": [1], "item": [2]}, users={"uid": [1], "user": ["ann"], "history": ["long"]}, user="uid")
-    moments = Moments.of_requests([{"uid": 1, "history": [2]}, {"uid": 1, "user": "eve"}], dataset)
+    moments = ContextBatch.of_requests([{"uid": 1, "history": [2]}, {"uid": 1, "user": "eve"}], dataset)
     said = [lookup.values.take(lookup.index).to_pylist() for lookup in moments.attributes.values()]
     assert said == [["ann", "eve"], ["long", "long"]]
     assert (moments.user.tolist(), moments.items.tolist()) == ([0, 0], [0, 0])
@@ -335,7 +335,7 @@ def test_attributes_named_like_what_requests_say() -> None:
 
 def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
     dataset = ep.Dataset({"user": [1], "item": [2], "c": ["tv"]}, users={"user": [1], "c": [5]})
-    for moments in (Moments.of_users(dataset, [0]), Moments.of_requests([{"user": 1}], dataset)):
+    for moments in (ContextBatch.of_users(dataset, [0]), ContextBatch.of_requests([{"user": 1}], dataset)):
         values, index = moments.attributes["c"]
         assert np.append(values.to_pylist(), None)[index].tolist() == [None]
 
@@ -360,7 +360,7 @@ def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
 )  # fmt: skip
 def test_refused_requests(requests: Any, words: list[str]) -> None:
     with pytest.raises((ValueError, TypeError)) as caught:
-        Moments.of_requests(requests, DATA)
+        ContextBatch.of_requests(requests, DATA)
     for word in words:
         assert word in str(caught.value), word
 

@@ -26,9 +26,9 @@ from problems import MODELS, make
 from scipy.sparse.linalg import LinearOperator
 
 import everypair as ep
-from everypair.folders import MANIFEST, Folder
-from everypair.history import HistoryField, Window
+from everypair.columns.history_field import HistoryField, Window
 from everypair.models.tower_model import TowerModel
+from everypair.persistence.folder import MANIFEST, Folder
 from everypair.towers import Embedding, Product, Sum
 
 Fit = Callable[..., TowerModel]

@@ -27,10 +27,10 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.cli import selftest
 from everypair.cli.shell import COMMANDS, main
-from everypair.folders import Folder
-from everypair.notation import MODELS, as_text, model_settings, recipe, setting, toml
-from everypair.solver import ICD
-from everypair.storage import KIND, VERSION
+from everypair.engine.solver import ICD
+from everypair.persistence.folder import Folder
+from everypair.recommend.archive import KIND, VERSION
+from everypair.recommend.recipe_syntax import MODELS, as_text, model_settings, recipe, setting, toml
 
 MF = ["--model", "mf", "--factors", "2", "--epochs", "2"]
 README = Path(__file__).parent.parent / "README.md"
@@ -196,7 +196,7 @@ def raising(error: BaseException) -> Any:
     ],
 )
 def test_errors_are_a_line(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
-    monkeypatch.setattr("everypair.storage.load", raising(error))
+    monkeypatch.setattr("everypair.recommend.archive.load", raising(error))
     result = run("recommend", shop / "model", "--users", "u01")
     assert (result.exit_code, result.stderr, result.stdout) == (1, f"Error: {told}\n", "")
     assert run("--debug", "recommend", shop / "model", "--users", "u01").exception is error
@@ -792,7 +792,7 @@ def test_the_doctor_finds_nothing() -> None:
 
 @pytest.mark.full
 def test_the_work_of_the_doctor_is_shared_by_threads() -> None:
-    from everypair.parallel import SMALL
+    from everypair.runtime.parallel import SMALL
 
     assert len(selftest._log(selftest.SHARED)) > SMALL
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.computed import Computed
-from everypair.history import HistoryField, Window
-from everypair.parallel import SERIAL
-from everypair.solver import ICD
+from everypair.columns.history_field import HistoryField, Window
+from everypair.engine.lazy_vectors import LazyVectors
+from everypair.engine.solver import ICD
+from everypair.runtime.parallel import SERIAL
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 N = 30
@@ -79,7 +79,7 @@ def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int
     icd = solver(TOWERS[name], side, seed)
     tower, vectors = icd.towers[side], icd.objective.vectors[side]
     for _ in range(2):  # as the parameters start, and as a sweep leaves them
-        assert isinstance(vectors, Computed)
+        assert isinstance(vectors, LazyVectors)
         expected = tower.vectors().rows
         assert vectors.shape == expected.shape
         K = expected.shape[1]
@@ -107,7 +107,7 @@ def test_a_fit_is_that_of_vectors_that_are_held(name: str, side: str, seed: int)
             if held:
                 patch.setattr(ICD, "_computes", lambda self, tower: False)
             icd = solver(TOWERS[name], side, seed)
-            assert isinstance(icd.objective.vectors[side], Computed) is not held
+            assert isinstance(icd.objective.vectors[side], LazyVectors) is not held
             for _ in range(2):
                 list(icd.sweeps())
                 icd._begin_again()
@@ -117,8 +117,8 @@ def test_a_fit_is_that_of_vectors_that_are_held(name: str, side: str, seed: int)
 
 def test_vectors_are_held_where_steps_need_all_dimensions() -> None:
     """Without the rotation, a step on one dimension takes a product with all others."""
-    assert not isinstance(solver(TOWERS["linear"], "context", 0, rotate=False).objective.vectors["context"], Computed)
-    assert not isinstance(solver(TOWERS["linear"], "context", 0, order="dimension").objective.vectors["context"], Computed)
+    assert not isinstance(solver(TOWERS["linear"], "context", 0, rotate=False).objective.vectors["context"], LazyVectors)
+    assert not isinstance(solver(TOWERS["linear"], "context", 0, order="dimension").objective.vectors["context"], LazyVectors)
 
 
 @pytest.mark.full

@@ -14,10 +14,10 @@ from sklearn.metrics import ndcg_score
 import everypair as ep
 from everypair.evaluation import METRICS, Evaluation, LeaveLast, RandomPerUser, evaluate
 from everypair.evaluation import metrics as formulas
-from everypair.evaluation.search import search
-from everypair.moments import Moments
-from everypair.parallel import Workers
-from everypair.ranking import Lists, Plain, Products, rank
+from everypair.ranking.rank import Lists, Plain, Products, rank
+from everypair.recommend.context_batch import ContextBatch
+from everypair.runtime.parallel import Workers
+from everypair.tuning.search import search
 
 
 @st.composite
@@ -314,4 +314,4 @@ def test_more_queries_per_user(split: Any) -> None:
     found = evaluate(ep.Recommender(ep.Popularity()).fit(random.train), random.test, ("recall@40", "precision@40"))
     assert found["recall@40"] == 1.0
     assert len(found.user) == len(np.unique(found.user))
-    assert isinstance(random.test.moments, Moments)
+    assert isinstance(random.test.moments, ContextBatch)

@@ -15,12 +15,13 @@ from logs import logs
 
 import everypair as ep
 from everypair.cli.shell import main
-from everypair.contexts import Description
-from everypair.experiments import cost, report, reproduce
-from everypair.experiments.reproduce import QUICK
-from everypair.files import as_json
-from everypair.models.weighed import PAPER
-from everypair.moments import Moments
+from everypair.models.weights_mixin import PAPER
+from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.recipes import Description
+from everypair.reproduce import cost, report
+from everypair.reproduce import run as reproduce
+from everypair.reproduce.run import QUICK
+from everypair.runtime.atomic_files import as_json
 
 TINY = QUICK._replace(
     users=80, items=40, factors=2, epochs=2, trials=2, tuning_events=400, sample=50, cost_events=60, catalogue=(60, 90), alone=100
@@ -43,7 +44,7 @@ def run(*arguments: str) -> Any:
 @given(log=logs())
 def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log: ep.Dataset) -> None:
     """From the same start, an epoch over every pair ends where an epoch of iCD does."""
-    moments = Moments.of_events(log)
+    moments = ContextBatch.of_events(log)
     columns = Description("context", cost.CONTEXTS[context], log, moments).columns(moments)
     feedback = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items))
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
@@ -61,7 +62,7 @@ def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log:
 def as_sparse(matrix: np.ndarray) -> Any:
     import scipy.sparse as sp
 
-    from everypair.features import SparseField
+    from everypair.columns.fields import SparseField
 
     return SparseField("history", sp.csr_array(matrix))
 

@@ -14,18 +14,18 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from logs import logs
-from test_history import Pasts, pasts
+from test_history import Sequences, pasts
 from test_recommender import COMMON
 
 import everypair as ep
-from everypair import pictures
-from everypair.contexts import Description
-from everypair.explanation import SHOWN, Explanation, Part
-from everypair.features import as_field
-from everypair.history import HistoryField, Window
-from everypair.moments import Moments
+from everypair.columns.fields import as_field
+from everypair.columns.history_field import HistoryField, Window
+from everypair.engine.contribution import EVERY_ITEM, ITEM
+from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.explain.explanation import SHOWN, Explanation, Part
+from everypair.recommend.recipes import Description
+from everypair.runtime import svg
 from everypair.towers import Concat, Constant, Embedding, Linear, Lookup, Machine, Product, Sum
-from everypair.towers.contribution import EVERY_ITEM, ITEM
 
 COUNTRY, PAST = ep.Attributes("country"), ep.History(last=3, decay=0.7, name="past")
 FPMC = Concat(Embedding(2, "user"), Embedding(2, "previous"), Constant())
@@ -60,7 +60,7 @@ def test_contributions_add_up_to_the_score(name: str, log: ep.Dataset, data: st.
     country = data.draw(st.sampled_from(["DE", "FR", "IT"]))
     requests: list[dict[str, Any]] = [{"user": user}, {"country": country, "history": history}, {"user": user, "history": history}]
     served = recommender._served
-    found, known = served.scores(Moments.of_requests(requests, log))
+    found, known = served.scores(ContextBatch.of_requests(requests, log))
     scores = found.block(0, len(requests))[:, item]
     scores = scores if known is None else np.where(known, scores, served.popularity[item])
     for request, score in zip(requests, scores, strict=True):
@@ -93,10 +93,10 @@ def test_the_items_of_a_row_at_its_minimum_are_all_there_is(log: ep.Dataset, las
 
 
 @given(pasts(), st.sampled_from([Window(0, 1.0, "sqrt"), Window(2, 0.5, "mean"), Window(3, 0.9, "none")]))
-def test_entries_are_those_of_the_matrix(past: Pasts, window: Window) -> None:
+def test_entries_are_those_of_the_matrix(past: Sequences, window: Window) -> None:
     history = HistoryField(past.items, past.bounds, past.begin, past.end, past.n_items, window)
     matrix = history.toarray()
-    fields = [history, as_field("sparse", sp.csr_array(matrix)), as_field("dense", matrix + 1.0), Computed(matrix)]
+    fields = [history, as_field("sparse", sp.csr_array(matrix)), as_field("dense", matrix + 1.0), LazyVectors(matrix)]
     for field, expected in zip(fields, [matrix, matrix, matrix + 1.0, matrix], strict=True):
         field = as_field("field", field)
         for row in range(len(matrix)):
@@ -107,7 +107,7 @@ def test_entries_are_those_of_the_matrix(past: Pasts, window: Window) -> None:
             np.testing.assert_allclose(found, expected[row], rtol=1e-9, atol=1e-12)
 
 
-class Computed:
+class LazyVectors:
     """An operator: its rows are never seen."""
 
     def __init__(self, matrix: np.ndarray) -> None:
@@ -168,9 +168,9 @@ def test_features_have_the_names_people_know() -> None:
         ep.UserId(), ep.Previous(), ep.History(last=2), ep.Attributes("device", "tags"),
         ep.Attributes("age", "score", kind="bins", bins=3), ep.Attributes("height", kind="value"),
     ]  # fmt: skip
-    description = Description("context", recipes, dataset, Moments.of_events(dataset))
+    description = Description("context", recipes, dataset, ContextBatch.of_events(dataset))
     request = {"user": 8, "history": ["x", "x", "z", "y"], "tags": ["b", "a", "new"], "device": None, "height": 1.55}
-    moments = Moments.of_requests([request], dataset)
+    moments = ContextBatch.of_requests([request], dataset)
 
     def label(field: str, feature: int | None) -> str:
         return description.label(moments, field, feature)
@@ -181,7 +181,7 @@ def test_features_have_the_names_people_know() -> None:
     assert [label("tags", 0), label("tags", None), label("height", 0), label("height", None)] == ["a", "b, a, new", "1.55", "1.55"]
     assert [label("age", j) for j in range(3)] == ["below 31", "31 to 69", "70 and more"]
     assert [label("score", j) for j in range(3)] == ["below 1.5", "1.5 to below 2.5", "2.5 and more"]
-    nobody = Moments.of_requests([{"history": ["x"]}], dataset)
+    nobody = ContextBatch.of_requests([{"history": ["x"]}], dataset)
     nothing = [description.label(nobody, name, None) for name in ("user", "history", "age", "tags")]
     assert nothing == ["none", "1 item", "none", "none"]
 
@@ -268,7 +268,7 @@ def test_pictures_are_whole(features: list[Part], more: list[Part], item: str, u
     assert len(texts) == 1 + 2 * len(bars)
     for text in texts:
         size = 14 if "600" in text.attrib["style"] else 12
-        x, y, wide = float(text.attrib["x"]), float(text.attrib["y"]), pictures.width_of(text.text or "", size)
+        x, y, wide = float(text.attrib["x"]), float(text.attrib["y"]), svg.width_of(text.text or "", size)
         left = x - wide if "text-anchor:end" in text.attrib["style"] else x
         assert left >= -1.0
         assert left + wide <= width + 1.0

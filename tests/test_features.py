@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import everypair as ep
-from everypair.features import Field, OnesField, as_field, feature_weights
-from everypair.parallel import SERIAL
+from everypair.columns.features import feature_weights
+from everypair.columns.fields import Field, OnesField, as_field
+from everypair.runtime.parallel import SERIAL
 from everypair.towers.kron import KronField, StackedField
 
 seeds = st.integers(0, 10**6)

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.history import NORMALIZATIONS, HistoryField, Window
-from everypair.parallel import SERIAL, Workers
+from everypair.columns.history_field import NORMALIZATIONS, HistoryField, Window
+from everypair.runtime.parallel import SERIAL, Workers
 
 PRODUCTS = ("multiply", "multiply_transposed", "multiply_squared", "multiply_squared_transposed")
 
 
-class Pasts(NamedTuple):
+class Sequences(NamedTuple):
     items: np.ndarray
     bounds: np.ndarray
     begin: np.ndarray
@@ -39,7 +39,7 @@ class Pasts(NamedTuple):
 
 
 @st.composite
-def pasts(draw: st.DrawFn) -> Pasts:
+def pasts(draw: st.DrawFn) -> Sequences:
     """Sequences in which items repeat; rows with pasts of any length, also none, also several with the same."""
     n_items = draw(st.integers(1, 4))
     sequences = draw(st.lists(st.lists(st.integers(0, n_items - 1), max_size=9), min_size=1, max_size=4))
@@ -50,14 +50,14 @@ def pasts(draw: st.DrawFn) -> Pasts:
     ]
     begin = bounds[[j for j, _ in ends]]
     items = np.array([item for sequence in sequences for item in sequence], np.int32)
-    return Pasts(items, bounds, begin, begin + [length for _, length in ends], n_items)
+    return Sequences(items, bounds, begin, begin + [length for _, length in ends], n_items)
 
 
 windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]), st.sampled_from(NORMALIZATIONS))
 
 
 @given(past=pasts(), window=windows, seed=st.integers(0, 99))
-def test_products_are_those_of_the_matrix(past: Pasts, window: Window, seed: int) -> None:
+def test_products_are_those_of_the_matrix(past: Sequences, window: Window, seed: int) -> None:
     field, X = past.field(window), past.matrix(window)
     random = np.random.default_rng(seed)
     v, z = random.normal(size=past.n_items), random.normal(size=len(past.end))
@@ -69,7 +69,7 @@ def test_products_are_those_of_the_matrix(past: Pasts, window: Window, seed: int
 
 
 @given(past=pasts(), window=windows, data=st.data())
-def test_some_of_the_rows(past: Pasts, window: Window, data: st.DataObject) -> None:
+def test_some_of_the_rows(past: Sequences, window: Window, data: st.DataObject) -> None:
     index = np.array(data.draw(st.lists(st.integers(0, len(past.end) - 1), min_size=1)))
     np.testing.assert_allclose(past.field(window).take(index).toarray(), past.matrix(window)[index], atol=1e-12)
 
@@ -78,18 +78,18 @@ def test_what_entered_and_left_again_has_no_weight() -> None:
     """Its rounding would be a weight below zero, and L2 with it."""
     items = np.array([1, 2, 3, 2, 3, 2, 2, 1, 2, 1, 1, 0, 2, 2, 3, 2], np.int32)
     first = np.sort(np.unique(items, return_index=True)[1])
-    past = Pasts(items, np.array([0, 16]), np.zeros(4, int), first, 4)
+    past = Sequences(items, np.array([0, 16]), np.zeros(4, int), first, 4)
     window = Window(4, 0.8, "sqrt")
     found = past.field(window).multiply_squared_transposed(np.ones(4), SERIAL)
     expected = (past.matrix(window) ** 2).sum(axis=0)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=0.0)
 
 
-def events(n_users: int, length: int) -> Pasts:
+def events(n_users: int, length: int) -> Sequences:
     random = np.random.default_rng(0)
     n = n_users * length
     begin = np.repeat(np.arange(n_users) * length, length)
-    return Pasts(random.integers(0, 50, n).astype(np.int32), np.arange(0, n + 1, length), begin, np.arange(n), 50)
+    return Sequences(random.integers(0, 50, n).astype(np.int32), np.arange(0, n + 1, length), begin, np.arange(n), 50)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -116,7 +116,7 @@ def test_no_matrix_is_built() -> None:
 
 @pytest.mark.parametrize("model", [ep.FM, ep.MFSI])
 @given(past=pasts(), window=windows)
-def test_models_fit_a_history_as_they_fit_its_matrix(model: type, past: Pasts, window: Window) -> None:
+def test_models_fit_a_history_as_they_fit_its_matrix(model: type, past: Sequences, window: Window) -> None:
     """The same objective, epoch by epoch: a block solve in both cases, but for a matrix with no more than one entry in a row."""
     feedback = ep.Feedback(np.arange(len(past.end)), np.arange(len(past.end)) % 3, shape=(len(past.end), 3))
     settings = {"factors": 2, "epochs": 3, "field_solver": "block", "dtype": "float64", "regularization": 0.3, "rotate": False}

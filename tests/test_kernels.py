@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.kernels import columns, order, rows, simd, topn
+from everypair.kernels import order, row_sweep, simd, sparse, topn
 from everypair.kernels.jit import kernel, part, pick
-from everypair.parallel import Workers
-from everypair.towers.block import lowest
+from everypair.runtime.parallel import Workers
+from everypair.towers.steps.conjugate_gradients import lowest
 
 seeds = st.integers(0, 10**6)
 
@@ -25,7 +25,7 @@ def test_solve(seed: int, n: int, rank: int) -> None:
     H = factor @ factor.T
     rhs = H @ random.normal(size=n)
     x = rhs.copy()
-    rows.solve(H.copy(), x, 1e-10)
+    row_sweep.solve(H.copy(), x, 1e-10)
     np.testing.assert_allclose(H @ x, rhs, atol=1e-5 * (1 + np.abs(rhs).max()))
 
 
@@ -60,7 +60,7 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
 def test_long_rows() -> None:
     """Longer than a run of the row sweep: the same steps as dimension by dimension."""
     random = np.random.default_rng(0)
-    n = 2 * rows.RUN + 77
+    n = 2 * row_sweep.RUN + 77
     feedback = ep.Feedback(np.arange(n), np.zeros(n, int), random.normal(1.0, 0.1, n), 2.0, shape=(n, 2))
     settings = {"epochs": 2, "dtype": "float64", "rotate": False}
     start = {"W": random.normal(size=(n, 20)), "H": random.normal(size=(2, 20))}
@@ -98,11 +98,11 @@ def test_products_with_sparse_matrices(seed: int) -> None:
     random = np.random.default_rng(seed)
     X = sp.random_array((5, 4), density=0.5, rng=random, format="csr")
     v, out = random.normal(size=4), np.empty(5)
-    columns.multiply(0, 5, X.indptr, X.indices, X.data, v, out)
+    sparse.multiply(0, 5, X.indptr, X.indices, X.data, v, out)
     np.testing.assert_allclose(out, X @ v)
-    columns.multiply_squared(0, 5, X.indptr, X.indices, X.data, v, out)
+    sparse.multiply_squared(0, 5, X.indptr, X.indices, X.data, v, out)
     np.testing.assert_allclose(out, X.power(2) @ v)
-    columns.multiply(0, 5, X.indptr, X.indices, 1.0, v, out)
+    sparse.multiply(0, 5, X.indptr, X.indices, 1.0, v, out)
     np.testing.assert_allclose(out, (X != 0) @ v)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import problems, shown
 
-from everypair import level_sweep
+from everypair.engine import level_sweep
 
 MATRIX = 16 * 16 * 8  # bytes, in float64, with up to 16 dimensions
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair import features
-from everypair.features import LevelsField, SparseField
-from everypair.history import NORMALIZATIONS, HistoryField, Window
+from everypair.columns import features
+from everypair.columns.fields import OneHotField, SparseField
+from everypair.columns.history_field import NORMALIZATIONS, HistoryField, Window
 from everypair.kernels import pairs
-from everypair.parallel import SERIAL, Workers
-from everypair.towers import levels
+from everypair.runtime.parallel import SERIAL, Workers
+from everypair.towers.steps import one_hot
 
 seeds = st.integers(0, 10**6)
 
@@ -66,11 +66,11 @@ def test_rows_and_runs_take_the_steps_of_features(model: type, kind: str, seed: 
     contexts = in_runs(random, 4, 12)
     feedback = feedback_of(random, len(contexts["user"]), 3, kind)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(levels, "LENGTH", 1)
+        patch.setattr(one_hot, "LENGTH", 1)
         by_run = fit(model, feedback, contexts)
-        patch.setattr(levels, "LENGTH", 10**9)
+        patch.setattr(one_hot, "LENGTH", 10**9)
         by_row = fit(model, feedback, contexts)
-        patch.setattr(LevelsField, "by_row", False)
+        patch.setattr(OneHotField, "by_row", False)
         by_feature = fit(model, feedback, contexts)
     assert_same_fit(by_run, by_feature, 1e-6)
     assert_same_fit(by_row, by_feature, 1e-6)
@@ -93,8 +93,8 @@ def test_single_precision(model: type, kind: str) -> None:
 def test_stages_are_the_fields_in_order(seed: int) -> None:
     random = np.random.default_rng(seed)
     columns = in_runs(random, 3, 8)
-    fields = {name: LevelsField(getattr(column, "codes", column), 12) for name, column in columns.items()}
-    found = levels.stages(ep.Features(fields))
+    fields = {name: OneHotField(getattr(column, "codes", column), 12) for name, column in columns.items()}
+    found = one_hot.stages(ep.Features(fields))
     assert [field for stage in found for field, _ in stage.fields] == list(fields.values())
     assert [at.start for stage in found for _, at in stage.fields] == [0, 12, 24, 36]
     for stage in found:
@@ -107,7 +107,7 @@ def test_stages_are_the_fields_in_order(seed: int) -> None:
 def test_levels_are_their_matrix(seed: int) -> None:
     random = np.random.default_rng(seed)
     codes = random.integers(-1, 4, 9)
-    field, X = LevelsField(codes, 4), np.eye(5)[codes][:, :4]
+    field, X = OneHotField(codes, 4), np.eye(5)[codes][:, :4]
     v, z, W = random.normal(size=4), random.normal(size=9), random.normal(size=(3, 4))
     np.testing.assert_array_equal(field.toarray(), X)
     for squared in ("", "_squared"):
@@ -126,7 +126,7 @@ def test_levels_are_their_matrix(seed: int) -> None:
 
 
 def test_matrices_of_ones_are_levels() -> None:
-    assert isinstance(features.as_field("a", np.eye(3, dtype=int)), LevelsField)
+    assert isinstance(features.as_field("a", np.eye(3, dtype=int)), OneHotField)
     assert isinstance(features.as_field("a", 2 * np.eye(3, dtype=int)), SparseField)
     assert isinstance(features.as_field("a", np.array([[1, 1], [0, 1]])), SparseField)
     np.testing.assert_array_equal(features.as_field("a", np.array([[0, 1], [0, 0]])).toarray(), [[0, 1], [0, 0]])
@@ -135,9 +135,9 @@ def test_matrices_of_ones_are_levels() -> None:
 def test_many_levels_are_walked_by_feature() -> None:
     """Where sums by level of every range would cost more than the rows."""
     n = 4 * features.RANGE
-    assert LevelsField(np.arange(n) % 100, 100).by_row
-    assert not LevelsField(np.arange(n), n).by_row
-    assert LevelsField(np.arange(50), 50).by_row
+    assert OneHotField(np.arange(n) % 100, 100).by_row
+    assert not OneHotField(np.arange(n), n).by_row
+    assert OneHotField(np.arange(50), 50).by_row
 
 
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.booleans(), st.booleans())
@@ -233,7 +233,7 @@ def test_the_same_bits_on_any_number_of_threads(model: type) -> None:
 @given(seed=seeds, n_threads=st.integers(1, 4))
 def test_sums_by_level_do_not_depend_on_the_threads(seed: int, n_threads: int) -> None:
     random = np.random.default_rng(seed)
-    field = LevelsField(random.integers(-1, 7, 30_000), 7)
+    field = OneHotField(random.integers(-1, 7, 30_000), 7)
     assert len(field.ranges) > 2
     z = random.normal(size=30_000).astype(np.float32)
     with Workers(n_threads) as workers:

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.quality import problems, results, rows, told
+from benchmarks.quality.contenders import make
+from benchmarks.quality.rows import Contender, Row
 from click.testing import CliRunner
 from remotes import Local
 
 import everypair as ep
 from everypair.cli.shell import main
 from everypair.evaluation import given as given_split
-from everypair.experiments.quality import problems, results, rows, told
-from everypair.experiments.quality.contenders import make
-from everypair.experiments.quality.rows import Contender, Row
 
 
 def write(path: Path, **columns: Any) -> None:

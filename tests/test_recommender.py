@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from logs import logs
 
 import everypair as ep
-from everypair.contexts import Description
-from everypair.moments import Moments
-from everypair.ranking import Lists
+from everypair.ranking.rank import Lists
+from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.recipes import Description
 
 COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "dtype": "float64", "regularization": 0.1}
 MODELS: dict[str, tuple[Any, list[Any]]] = {
@@ -37,7 +37,7 @@ def dataset() -> ep.Dataset:
 def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = Moments.of_users(dataset, np.arange(dataset.n_users))
+    moments = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
     items, scores = recommender.rank(moments, 5)
     assert items.shape == scores.shape == (dataset.n_users, 5)
     for user in range(dataset.n_users):
@@ -55,7 +55,7 @@ def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
     """At the moments of training events, the vectors of new rows are the vectors of the fit."""
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = Moments.of_events(dataset)
+    moments = ContextBatch.of_events(dataset)
     served = recommender._served
     scores = served.scores(moments)[0].block(0, len(moments))
     groups = served.contexts.groups(moments)
@@ -71,7 +71,7 @@ def test_merged_contexts_have_the_same_loss(model: Any, log: ep.Dataset) -> None
     """Events with the same features as one context of their weight, or each on its own."""
     recipes = [ep.Attributes("country"), ep.Previous()]
     recommender = ep.Recommender(model(**COMMON), recipes).fit(log)
-    moments = Moments.of_events(log)
+    moments = ContextBatch.of_events(log)
     columns = Description("context", recipes, log, moments).columns(moments)
     apart = model(**COMMON).fit(ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)), contexts=columns)
     assert recommender.feedback_.n_contexts == len({tuple(c.codes[j] for c in columns.values()) for j in range(len(log))})
@@ -108,13 +108,13 @@ def test_repeats_are_summed_when_fitted(log: ep.Dataset) -> None:
 def test_where_nothing_is_known_popularity_decides(dataset: ep.Dataset) -> None:
     train = dataset.subset(dataset.user != 7)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:4]
-    moments = Moments.of_users(dataset, [7]).anonymous()
+    moments = ContextBatch.of_users(dataset, [7]).anonymous()
     for name in ("MF", "MFSI", "CoView", "Popularity"):
         model, context = MODELS[name]
         context = [ep.UserId(), ep.History()] if name == "MFSI" else context
         items, _ = ep.Recommender(model, context).fit(train).rank(moments, 4)
         assert items[0].tolist() == popular.tolist(), name
-    known_id = Moments.of_users(train, [7])  # an id of the data without a training event
+    known_id = ContextBatch.of_users(train, [7])  # an id of the data without a training event
     assert ep.Recommender(ep.MF(**COMMON)).fit(train).rank(known_id, 4)[0][0].tolist() == popular.tolist()
     with pytest.raises(ValueError, match=r"MF can say nothing about 1 of 2, such as request 1.*'history'.*FM or MFSI"):
         ep.Recommender(ep.MF(**COMMON)).fit(train).recommend(requests=[{"user": train.users[1]}, {"country": "DE"}])
@@ -138,7 +138,7 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
 def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObject) -> None:
     histories = [ep.History(), ep.History(last=2, name="lately")]
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), *histories]).fit(log)
-    moments = Moments.of_users(log, np.arange(log.n_users))
+    moments = ContextBatch.of_users(log, np.arange(log.n_users))
     some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
     together, apart = recommender.rank(moments, 3), recommender.rank(moments.take(some), 3)
     for one, other in zip(together, apart, strict=True):
@@ -150,7 +150,7 @@ def test_every_combination_is_a_context_that_weighs_one(log: ep.Dataset) -> None
     """However often it was met; what was chosen in it adds up."""
     settings: dict[str, Any] = {**COMMON, "combinations": "all", "unobserved_weight": 0.1}
     recommender = ep.Recommender(ep.PARAFAC(**settings), [ep.UserId(), ep.Previous()]).fit(log)
-    before = Moments.of_events(log).previous()
+    before = ContextBatch.of_events(log).previous()
     levels = np.stack([log.user + 1, before + 1], axis=1)
     table, context = np.unique(levels, axis=0, return_inverse=True)
     feedback = ep.Feedback(context.ravel(), log.item, shape=(len(table), log.n_items), duplicates="sum")
@@ -269,10 +269,10 @@ def test_moments_of_other_users_are_refused() -> None:
     other = ep.Dataset({"user": ["b", "c", "c"], "item": ["x", "y", "x"]})
     recommender = ep.Recommender(ep.MF(**COMMON)).fit(first)
     with pytest.raises(ValueError, match="other users or items"):
-        recommender.rank(Moments.of_users(other, [0]), 1)
-    recommender.rank(Moments.of_users(other, [0]).anonymous(), 1)
+        recommender.rank(ContextBatch.of_users(other, [0]), 1)
+    recommender.rank(ContextBatch.of_users(other, [0]).anonymous(), 1)
     same = ep.Dataset({"user": ["a", "b"], "item": ["x", "y"]})
-    recommender.rank(Moments.of_users(same, [0]), 1)
+    recommender.rank(ContextBatch.of_users(same, [0]), 1)
 
 
 def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
@@ -285,13 +285,13 @@ def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
     popularity = np.bincount(dataset.item, minlength=dataset.n_items).astype(float)
     popularity[watched] = -1.0
     popular = np.argsort(-popularity, kind="stable")[:3]
-    ids, _ = recommender.rank(Moments.of_requests([{"history": [dataset.items[watched]]}], dataset), 3)
+    ids, _ = recommender.rank(ContextBatch.of_requests([{"history": [dataset.items[watched]]}], dataset), 3)
     assert ids[0].tolist() == popular.tolist()
 
 
 def test_candidates_are_checked(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.Popularity()).fit(dataset)
-    moments = Moments.of_users(dataset, [0, 1])
+    moments = ContextBatch.of_users(dataset, [0, 1])
     one = np.array([0]), np.array([1])
     with pytest.raises(ValueError, match="a list for each of the 2 moments, got 1"):
         recommender.rank(moments, 2, candidates=Lists(*one, np.array([0])))
@@ -303,7 +303,7 @@ def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -
     popular = np.argsort(-np.bincount(dataset.item, minlength=dataset.n_items), kind="stable")[:3]
     for model in (ep.PARAFAC(**COMMON), ep.Tucker(**{**COMMON, "factors": 2})):
         recommender = ep.Recommender(model, [ep.UserId(), ep.Attributes("country")]).fit(dataset)
-        ids, _ = recommender.rank(Moments.of_requests([{"country": "DE"}], dataset), 3)
+        ids, _ = recommender.rank(ContextBatch.of_requests([{"country": "DE"}], dataset), 3)
         assert ids[0].tolist() == popular.tolist()
         with pytest.raises(ValueError, match="can say nothing about 1 of 1"):
             recommender.recommend(requests=[{"country": "DE"}], n=3)
@@ -315,7 +315,7 @@ def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) ->
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:3]
     old, new = ([dataset.items[code]] for code in (2, 20))
     requests = [{"history": new}, {"history": old + new + new}, {"history": new + old}]
-    ids, _ = recommender.rank(Moments.of_requests(requests, train), 3)
+    ids, _ = recommender.rank(ContextBatch.of_requests(requests, train), 3)
     assert ids[0].tolist() == ids[1].tolist() == popular.tolist()
     assert ids[2].tolist() != ids[0].tolist()
 
@@ -358,7 +358,7 @@ def test_event_attributes_and_events_of_time() -> None:
 
 @given(log=logs())
 def test_items_further_back(log: ep.Dataset) -> None:
-    moments = Moments.of_events(log)
+    moments = ContextBatch.of_events(log)
     for back in (1, 2, 3):
         pasts = [moments.items[b:e] for b, e in zip(moments.begin, moments.end, strict=True)]
         expected = [past[-back] if len(past) >= back else -1 for past in pasts]

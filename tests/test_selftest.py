@@ -11,7 +11,7 @@ import pytest
 
 import everypair as ep
 from everypair.cli import selftest
-from everypair.solver import ICD
+from everypair.engine.solver import ICD
 
 FALLS, DENSE, THREADS, SAVED = selftest.checks()
 

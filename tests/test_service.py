@@ -31,9 +31,9 @@ from services import Local, dataset, fitted
 import everypair as ep
 from everypair.cli.shell import main
 from everypair.service import Limits, Settings, create_app
-from everypair.service.catalogue import Catalogue
 from everypair.service.engine import Engine
-from everypair.service.landscape import Landscape
+from everypair.service.item_map import ItemMap
+from everypair.service.item_search import Catalogue
 from everypair.service.snapshot import Snapshots
 from everypair.service.supervisor import Supervisor
 from everypair.service.worker import Line
@@ -285,7 +285,7 @@ def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, servic
 
 
 def test_someone_is_where_the_vector_points(recommender: ep.Recommender, service: Local) -> None:
-    landscape = Landscape.of(recommender._fitted)
+    landscape = ItemMap.of(recommender._fitted)
     phi = recommender.context_vectors(users=[USERS[3]])[0, :4].astype(np.float64)
     x, y = (phi / np.linalg.norm(phi) - landscape.mean) @ landscape.axes
     answer = service.post("/place", user=USERS[3]).json()
@@ -302,11 +302,11 @@ def test_groups_lie_apart_on_a_map_that_shows_them() -> None:
     directions = shop._fitted.item_directions
     directions.units.psi[:] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    def gap(landscape: Landscape) -> float:
+    def gap(landscape: ItemMap) -> float:
         first, second = (landscape.places[groups == group] for group in (0, 1))
         return float(np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(first.var(axis=0).sum()))
 
-    assert gap(Landscape.of(shop._fitted, groups)) > 3 * gap(Landscape.of(shop._fitted))
+    assert gap(ItemMap.of(shop._fitted, groups)) > 3 * gap(ItemMap.of(shop._fitted))
 
 
 def test_a_map_of_one_dimension() -> None:

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from logs import logs
 
 import everypair as ep
-from everypair import exporting
-from everypair.moments import Moments
-from everypair.parallel import SERIAL, Workers
-from everypair.ranking import Lists, Plain, Products, rank
+from everypair.ranking.rank import Lists, Plain, Products, rank
+from everypair.recommend import export
+from everypair.recommend.context_batch import ContextBatch
+from everypair.runtime.parallel import SERIAL, Workers
 
 COMMON: dict[str, Any] = {"factors": 8, "epochs": 2, "unobserved_weight": 0.2, "regularization": 0.3}
 MODELS: dict[str, tuple[Any, Any]] = {
@@ -216,7 +216,7 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
     recommender = fitted(name, dataset)
     served = recommender._served
     k = COMMON["factors"] if name == "FM" else None
-    everyone = Moments.of_users(dataset, np.arange(dataset.n_users))
+    everyone = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
     phi = served.vectors.vectors(served.contexts.columns(everyone))
     cases = (("items", dataset.items, recommender.item_vectors()), ("users", dataset.users, phi))
     for what, ids, vectors in cases:
@@ -242,7 +242,7 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
 
 @pytest.mark.parametrize("name", ["MF", "CoView"])
 def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "USERS_AT_ONCE", 25)
+    monkeypatch.setattr(export, "USERS_AT_ONCE", 25)
     recommender = fitted(name, dataset)
     users = dataset.users.values.to_pylist()
     expected = recommender.recommend(users, n=7, fallback="popular", deny=[dataset.items[3]])
@@ -256,7 +256,7 @@ def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkey
         recommender.recommend_all(tmp_path / "few.parquet", n=4, allow=dataset.items.values.to_pylist()[:3], exclude_seen=False)
     with pytest.raises(ValueError, match=r"must end in \.parquet, \.csv, \.jsonl"):
         recommender.recommend_all(tmp_path / "all.xlsx")
-    monkeypatch.setattr(exporting.answers, "table", lambda *args: 1 / 0)
+    monkeypatch.setattr(export.answers, "table", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         recommender.recommend_all(tmp_path / "all.parquet", n=1)
     assert pq.read_table(tmp_path / "all.parquet").equals(expected)
@@ -335,7 +335,7 @@ def test_what_is_allowed_costs_what_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     allowed = np.arange(500) % 7 == 0
     seen = Lists.of([random.integers(0, 500, 30) for _ in range(20)])
     few = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
-    monkeypatch.setattr("everypair.ranking.FEW", 10**9)
+    monkeypatch.setattr("everypair.ranking.rank.FEW", 10**9)
     many = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
     assert set(scored) == {500, int(allowed.sum())}
     assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))

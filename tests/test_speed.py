@@ -15,6 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from benchmarks.harness import machine, part, pictures, process, run, store
+from benchmarks.harness.clock import Clock, per_epoch
+from benchmarks.harness.process import AbsentError, Remote
+from benchmarks.speed import contenders, data, features, growth, memory, mf, sections, startup, tensors, threads, topn
+from benchmarks.speed.loss import Loss
+from benchmarks.speed.setup import QUICK, Setup
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,13 +28,7 @@ from remotes import Local, through_json
 
 from everypair.cli import benchmark
 from everypair.cli.shell import main
-from everypair.experiments import cost
-from everypair.experiments.benchmark import machine, part, pictures, process, run, store
-from everypair.experiments.benchmark.clock import Clock, per_epoch
-from everypair.experiments.benchmark.process import AbsentError, Remote
-from everypair.experiments.speed import contenders, data, features, growth, memory, mf, sections, startup, tensors, threads, topn
-from everypair.experiments.speed.loss import Loss
-from everypair.experiments.speed.setup import QUICK, Setup
+from everypair.reproduce import cost
 
 TINY = QUICK._replace(
     shape=data.Shape(60, 40, 400),
@@ -378,7 +378,7 @@ def test_operations_are_what_loops_would_count(observed: int, contexts: int, ite
 @pytest.mark.usefixtures("local")
 def test_all_sections_without_any_other_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the command runs them; then again from what was kept, and one by one."""
-    monkeypatch.setattr("everypair.experiments.speed.setup.QUICK", TINY._replace(repeats=1))
+    monkeypatch.setattr("benchmarks.speed.setup.QUICK", TINY._replace(repeats=1))
     out = tmp_path / "new" / "speed.md"
     done = CliRunner().invoke(main, ["benchmark", "speed", "--quick", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -550,7 +550,7 @@ def test_pictures_hold_all_points(points: list[tuple[float, float]], log_x: bool
 
 @pytest.mark.full
 def test_conventional_costs_are_those_of_the_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everypair.experiments.cost.PAPER_ITEMS", 100)
+    monkeypatch.setattr("everypair.reproduce.cost.PAPER_ITEMS", 100)
     found = growth.Conventional().compare(60, [60, 90], 100, 2, 1)
     assert [row["extrapolated"] for row in found["measured"]] == [False] * 6
     assert [row["extrapolated"] for row in found["paper"]] == [True] * 3
@@ -563,7 +563,7 @@ def test_standard_output_of_libraries_does_not_disturb() -> None:
 
     jobs = [{"target": "speed.loss:Loss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
     noisy = "loss.Loss._asdict = lambda self: os.system('echo noise')"
-    modules = "from everypair.experiments.benchmark import process; from everypair.experiments.speed import loss"
+    modules = "from benchmarks.harness import process; from benchmarks.speed import loss"
     code = f"import os; {modules}; {noisy}; process.main()"
     lines = "".join(json.dumps(job) + "\n" for job in jobs)
     done = subprocess.run([sys.executable, "-c", code], input=lines, capture_output=True, text=True, check=True)

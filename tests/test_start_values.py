@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.models.start import item_vectors
-from everypair.parallel import Workers
+from everypair.engine.initialization import item_vectors
+from everypair.runtime.parallel import Workers
 from everypair.towers import Embedding
 
 

@@ -209,7 +209,7 @@ def test_more_epochs_whatever_the_values(split: Split, tmp_path: Path, seed: int
     def found(recommender: Any, queries: Any, metrics: Any, **options: Any) -> dict[str, float]:
         return {metrics[0]: float(values[len(recommender.model.history_)])}
 
-    monkeypatch.setattr("everypair.evaluation.stopping.evaluate", found)
+    monkeypatch.setattr("everypair.evaluation.early_stopping.evaluate", found)
     options: dict[str, Any] = {"evaluate_every": 2, "patience": 2}
     whole = validated(split, None, 11, **options)
     for epochs in (3, 5, 6, 11):

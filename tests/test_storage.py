@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 import everypair as ep
-from everypair import folders, storage
-from everypair.configuration import KNOWN, built, described
-from everypair.folders import Folder
+from everypair.persistence import folder as folders
+from everypair.persistence.folder import Folder
+from everypair.recommend import archive
+from everypair.recommend.config import KNOWN, built, described
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Machine, Product, Sum
 
 COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "unobserved_weight": 0.2, "regularization": 0.3}
@@ -366,10 +367,10 @@ def test_compressed_tables_are_told_by_their_headers(compression: str | None) ->
         writer.write_table(table, max_chunksize=30)
     content = sink.getvalue().to_pybytes()
     if compression is None:
-        assert storage.table_of(content).equals(table)
+        assert archive.table_of(content).equals(table)
     else:
         with pytest.raises(ValueError, match="a table is compressed"):
-            storage.table_of(content)
+            archive.table_of(content)
 
 
 def test_settings_of_the_next_fit_are_not_those_of_this_one(dataset: ep.Dataset, tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.kernels import permute, rows, simd
+from everypair.engine.row_sweep import RowSweep, score
+from everypair.engine.vectors import Vectors
+from everypair.engine.view import Observed
+from everypair.kernels import permute, row_sweep, simd
 from everypair.kernels.jit import kernel
-from everypair.parallel import Workers
-from everypair.sweeping import RowSweep, score
-from everypair.vectors import Vectors
-from everypair.view import Observed
+from everypair.runtime.parallel import Workers
 
 seeds = st.integers(0, 10**6)
 dtypes = st.sampled_from([np.float32, np.float64])
@@ -123,9 +123,9 @@ def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, n_thre
 def test_rows_that_threads_share() -> None:
     """A row in several pieces: the same bits on any number of threads, and the steps of whole rows."""
     random = np.random.default_rng(0)
-    n = 2 * rows.SHARED + 77
-    item = np.concatenate([np.zeros(n, int), np.ones(99, int), np.full(3 * rows.RUN, 2)])
-    context = np.concatenate([np.arange(n), np.arange(99), np.arange(3 * rows.RUN)])
+    n = 2 * row_sweep.SHARED + 77
+    item = np.concatenate([np.zeros(n, int), np.ones(99, int), np.full(3 * row_sweep.RUN, 2)])
+    context = np.concatenate([np.arange(n), np.arange(99), np.arange(3 * row_sweep.RUN)])
     feedback = ep.Feedback(context, item, random.normal(1.0, 0.1, len(item)), 2.0, shape=(n, 3))
     for settings in ({"dtype": "float64"}, {"dtype": "float64", "rotate": False}, {}):
         one, two, three = (ep.MF(20, epochs=2, n_threads=t, **settings).fit(feedback) for t in (1, 2, 3))

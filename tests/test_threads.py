@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from bumps import Bumps
 
 import everypair as ep
-from everypair.features import Features
+from everypair.columns.features import Features
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 CONTEXTS, ITEMS = 25_000, 300  # enough for several ranges in every loop and every sum

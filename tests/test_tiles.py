@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everypair import tiles
 from everypair.kernels import masks
-from everypair.kernels import tiles as kernels
+from everypair.kernels import topn_tiles as kernels
 from everypair.kernels.jit import kernel
-from everypair.parallel import SERIAL, Workers
-from everypair.ranking import Lists, Products, rank
+from everypair.ranking import pruned
+from everypair.ranking.rank import Lists, Products, rank
+from everypair.runtime.parallel import SERIAL, Workers
 
 seeds = st.integers(0, 10**6)
 dtypes = st.sampled_from([np.float32, np.float64])
@@ -88,7 +88,7 @@ def test_tiles_change_nothing(
     with pytest.MonkeyPatch.context() as patch, Workers(n_threads) as workers:
         for few in (1, 10**9):
             for name, value in {"FEW_ROWS": few, "ROWS": 7, "ITEMS": 70, "LENGTH": 1}.items():
-                patch.setattr(tiles, name, value)
+                patch.setattr(pruned, name, value)
             found[few] = rank(Products(phi, psi), n, workers, seen, None, allowed)
     for one, other in zip(*found.values(), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -110,8 +110,8 @@ def test_lists_do_not_depend_on_tiles() -> None:
     seen = Lists.of([random.integers(0, 6_000, 50) for _ in range(700)])
     with Workers(2) as workers:
         together = rank(Products(phi, psi), 50, workers, seen)
-    assert tiles.rows_at_once(700, 6_000, 50, 2) == 350
-    assert tiles.rows_at_once(1, 6_000, 50, 1) == 0
+    assert pruned.rows_at_once(700, 6_000, 50, 2) == 350
+    assert pruned.rows_at_once(1, 6_000, 50, 1) == 0
     for r in range(0, 700, 23):
         apart = rank(Products(phi[r : r + 1], psi), 50, SERIAL, seen.rows(r, r + 1))
         assert all(np.array_equal(one[r : r + 1], other) for one, other in zip(together, apart, strict=True))
@@ -120,10 +120,10 @@ def test_lists_do_not_depend_on_tiles() -> None:
 def test_rows_that_are_done_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     """One item far above the others, in the direction of every row: after the first tile nothing else can be best."""
     computed: list[Any] = []
-    monkeypatch.setattr(tiles, "FEW_ROWS", 1)
-    monkeypatch.setattr(tiles, "ITEMS", 64)
-    search = tiles.tiles.search
-    monkeypatch.setattr(tiles.tiles, "search", lambda *args: computed.append(1) or search(*args))
+    monkeypatch.setattr(pruned, "FEW_ROWS", 1)
+    monkeypatch.setattr(pruned, "ITEMS", 64)
+    search = pruned.tiles.search
+    monkeypatch.setattr(pruned.tiles, "search", lambda *args: computed.append(1) or search(*args))
     random = np.random.default_rng(0)
     phi, psi = np.abs(random.normal(size=(20, 4))), 1e-3 * random.normal(size=(640, 4))
     psi[400] = 10.0

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from logs import logs
 
 import everypair as ep
-from everypair import foldin, updating
-from everypair.foldin import Slots
-from everypair.serving import Served, Training
+from everypair.recommend import fold_in
+from everypair.recommend import update as updating
+from everypair.recommend.fitted import FittedState, TrainingSet
+from everypair.recommend.fold_in import Slots
 from everypair.towers import Embedding, Linear, Sum
 
 COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "dtype": "float64", "unobserved_weight": 0.2, "regularization": 0.3}
@@ -111,10 +112,10 @@ def all_else_stays(before: dict[str, np.ndarray], recommender: ep.Recommender, d
     return True
 
 
-def at_its_minimum(served: Served, side: str, ids: np.ndarray) -> None:
+def at_its_minimum(served: FittedState, side: str, ids: np.ndarray) -> None:
     """No step of an id's own parameters lowers the dense loss over all pairs."""
     reader = served.vectors
-    training = Training.of(served.dataset, served.by_user)
+    training = TrainingSet.of(served.dataset, served.by_user)
     columns = served.contexts.columns(training.moments)
     tower = reader.towers[side]
     column = "item" if side == "item" else reader.column_of("user", list(served.contexts.fields))
@@ -184,7 +185,7 @@ def test_the_gram_of_contexts_is_kept_in_step(name: str, update: Any, moved: boo
     for _ in range(2):
         recommender.update(new, elsewhere if moved else people(log))
     served = recommender._served
-    phi = served.vectors.vectors(served.contexts.columns(Training.of(served.dataset, served.by_user).moments)).astype(np.float64)
+    phi = served.vectors.vectors(served.contexts.columns(TrainingSet.of(served.dataset, served.by_user).moments)).astype(np.float64)
     np.testing.assert_allclose(served.vectors.context_gram, phi.T @ phi, rtol=1e-6, atol=1e-8)
     assert served.vectors.n_contexts == len(phi)
 
@@ -223,8 +224,8 @@ def test_very_many_rows_are_folded_in_piece_by_piece(monkeypatch: pytest.MonkeyP
     log = ep.datasets.youtube_like(20, 12, seed=1, events_per_user=9)
     new = {"user": [log.users[0], log.users[1]], "item": [log.items[0], log.items[1]], "timestamp": [10**9, 10**9]}
     found = []
-    for room in (foldin.AT_ONCE, 1):
-        monkeypatch.setattr(foldin, "AT_ONCE", room)
+    for room in (fold_in.AT_ONCE, 1):
+        monkeypatch.setattr(fold_in, "AT_ONCE", room)
         recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous()]).fit(log).update(new)
         found.append(recommender.context_vectors(log.users.values.to_pylist()))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-10)

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from everypair import datasets, evaluation, testing, towers
-    from everypair.answers import FewerItemsWarning
-    from everypair.contexts import Attributes, History, ItemId, Previous, UserId
+    from everypair.columns.features import Features
+    from everypair.columns.table import Levels
     from everypair.data import Dataset
-    from everypair.features import Features
-    from everypair.feedback import Feedback
+    from everypair.engine.feedback import Feedback
+    from everypair.engine.solver import DivergedError, Epoch
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
+    from everypair.recommend.archive import load
+    from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
+    from everypair.recommend.results import FewerItemsWarning
     from everypair.recommender import Recommender
-    from everypair.rows import Levels
-    from everypair.solver import DivergedError, Epoch
-    from everypair.storage import load
     from everypair.tuning import tune
 
 __version__ = "0.1.0"
@@ -53,16 +53,16 @@ __all__ = [
 # Imported when they are first used: numba, scipy and pyarrow take more than a second, which "everypair --help" need not wait for.
 _SUBMODULES = ("datasets", "evaluation", "testing", "towers")
 _MODULES = {
-    "answers": ("FewerItemsWarning",),
-    "contexts": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "columns.features": ("Features",),
+    "columns.table": ("Levels",),
     "data": ("Dataset",),
-    "features": ("Features",),
-    "feedback": ("Feedback",),
+    "engine.feedback": ("Feedback",),
+    "engine.solver": ("DivergedError", "Epoch"),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Separable", "Tucker"),
+    "recommend.archive": ("load",),
+    "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "recommend.results": ("FewerItemsWarning",),
     "recommender": ("Recommender",),
-    "rows": ("Levels",),
-    "solver": ("DivergedError", "Epoch"),
-    "storage": ("load",),
     "tuning": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -71,7 +71,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 if not TYPE_CHECKING:  # which would take any name for one that is there
 
     def __getattr__(name: str) -> Any:
-        if name in _SUBMODULES or name in _MODULES:
+        if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,8 +13,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError('everypair.jax needs JAX: pip install "everypair[jax]"') from error
 
-from everypair.rows import Rows
-from everypair.towers.site import Site
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
 from everypair.towers.smooth import Arrays, Coordinates, Derivatives, Smooth
 
 
@@ -47,7 +47,7 @@ class Differentiable(Smooth):
     def formula(self, p: dict[str, Any], rows: Rows) -> Any:
         """The vectors of rows (n x K), in terms of ``jax.numpy``; ``p`` holds JAX arrays."""
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self._compiled: dict[str, Callable[..., Any]] = {}  # for the rows of the fit, by parameter
         super().build(site)
 

@@ -12,24 +12,24 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from everypair import answers, exporting, neighbours
-from everypair import validation as check
-from everypair.answers import People, Ranked
-from everypair.contexts import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
 from everypair.data import Dataset, Ids
-from everypair.data.extending import extended
+from everypair.data.extend import extended
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
-from everypair.explain import Explanation, explain
 from everypair.models.base import Model, NotFittedError
 from everypair.models.tower_model import TowerModel
-from everypair.moments import HISTORY, Moments
-from everypair.ranking import Lists
-from everypair.readers import VectorReader, reader
-from everypair.serving import ItemColumns, Served, Training
-from everypair.updating import extend, update
-from everypair.watching import Watching
+from everypair.ranking.rank import Lists
+from everypair.recommend import export, results, similar
+from everypair.recommend.adapters import VectorAdapter, reader
+from everypair.recommend.callbacks import CallbackGroup
+from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.explain.explain import Explanation, explain
+from everypair.recommend.fitted import FittedState, ItemColumns, TrainingSet
+from everypair.recommend.recipes import Attributes, Catalogue, Description, ItemId, Recipe, UserId, check_recipes
+from everypair.recommend.results import People, Ranked
+from everypair.recommend.update import extend, update
+from everypair.runtime import validation as check
 
 if TYPE_CHECKING:
     from everypair.evaluation import EarlyStopping, Queries
@@ -47,7 +47,7 @@ class Recommender:
     model : Model
         Any of the package; it is fitted in place.
     context, item : lists of recipes, optional
-        See :mod:`everypair.contexts`. By default the user's and the item's id.
+        See :mod:`everypair.recommend.recipes`. By default the user's and the item's id.
     unit : {"auto", "user", "event"}
         What a context is. "event": each event, which chose its item over all others. "user": each user, with all her items. "auto":
         a user where the recipes tell nothing that changes from event to event. Identical contexts are merged and weigh as
@@ -154,23 +154,23 @@ class Recommender:
         read = reader(self.model)
         read.check(self.context, self.item)
         by_user = self._by_user(dataset)
-        training = Training.of(dataset, by_user)
+        training = TrainingSet.of(dataset, by_user)
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
         complete = isinstance(self.model, TowerModel) and self.model._of_all_combinations
         training = training.merged(contexts, weigh=not complete)
         catalogue = ItemColumns(items, self.item, dataset)
         columns, own_items = contexts.columns(training.moments), catalogue()
-        if isinstance(read, VectorReader):
+        if isinstance(read, VectorAdapter):
             read.catalogue = catalogue
             read.remember(training.feedback)
         before, state = dict(vars(self)), read.state
         recipes = {"context": self.context, "item": self.item}
-        self._served = Served(dataset, recipes, contexts, items, read, training.popularity, by_user)
+        self._served = FittedState(dataset, recipes, contexts, items, read, training.popularity, by_user)
         self.feedback_, self.unknown_, self.validation_ = training.feedback, {}, stopping
         self.evaluation_: dict[str, Any] | None = None
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
-        watching = Watching(self, [watch for watch in (callback, stopping) if watch is not None])
+        watching = CallbackGroup(self, [watch for watch in (callback, stopping) if watch is not None])
         try:
             read.fit(training.feedback, columns, own_items, callback=watching, **options)
         except BaseException:
@@ -228,13 +228,13 @@ class Recommender:
         people, dataset = self._people(served, users, requests), served.dataset
         filters = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "candidates": candidates}
         ranked = self._ranked(served, people, n, fallback, **filters)
-        answers.warn(ranked.short)
-        table = answers.table(people.name, people.names, dataset.items, ranked, dataset.item_column)
-        return answers.in_frame(table, (people.frame, dataset.frame))
+        results.warn(ranked.short)
+        table = results.table(people.name, people.names, dataset.items, ranked, dataset.item_column)
+        return results.in_frame(table, (people.frame, dataset.frame))
 
     def _ranked(
         self,
-        served: Served,
+        served: FittedState,
         people: People,
         n: int,
         fallback: str,
@@ -247,8 +247,8 @@ class Recommender:
         """As :meth:`recommend`, by code."""
         moments, name, names, *_ = people
         length, dataset = check.integer("n", n, low=1), served.dataset
-        lists = answers.candidate_lists(dataset, candidates, len(moments), "requests" if name == "request" else "users")
-        allowed = answers.allowed_items(dataset, allow, deny)
+        lists = results.candidate_lists(dataset, candidates, len(moments), "requests" if name == "request" else "users")
+        allowed = results.allowed_items(dataset, allow, deny)
         popular = check.choice("fallback", fallback, FALLBACKS) == "popular"
         ids, scores = served.rank(
             moments,
@@ -259,22 +259,22 @@ class Recommender:
             allowed=allowed,
             refuse=None if popular else lambda known: self._refuse(served, known, names, name),
         )
-        filters = answers.filters(exclude_seen, allow, deny, candidates)
-        short = answers.shortness(ids, length, names, name, filters, dataset.n_items)
+        filters = results.filters(exclude_seen, allow, deny, candidates)
+        short = results.shortness(ids, length, names, name, filters, dataset.n_items)
         return Ranked(ids, scores, short)
 
-    def _people(self, served: Served, users: Any, requests: Any) -> People:
+    def _people(self, served: FittedState, users: Any, requests: Any) -> People:
         """Those who are asked for, by what was given of them."""
         dataset = served.dataset
         if (users is None) == (requests is None):
             raise TypeError("give either users=[ids] or requests=[{...}, ...], as in recommend(users=['ann'], n=10).")
         if requests is not None:
             frame = frame_of(requests)
-            moments = Moments.of_requests(requests if frame is None else self._rows(requests, dataset), dataset)
+            moments = ContextBatch.of_requests(requests if frame is None else self._rows(requests, dataset), dataset)
             unknown = self._count_unknown(served, moments)
             return People(moments, "request", pa.array(np.arange(len(moments))), frame, unknown)
         users, names, codes = self._known_ids(dataset.users, users, "users")
-        return People(Moments.of_users(dataset, codes), dataset.user_column, names, frame_of(users))
+        return People(ContextBatch.of_users(dataset, codes), dataset.user_column, names, frame_of(users))
 
     @staticmethod
     def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
@@ -291,7 +291,7 @@ class Recommender:
 
     def _known_ids(self, ids: Ids, given: Any, argument: str) -> tuple[Any, pa.Array, np.ndarray]:
         """What was given as a list, as an array, and as codes; an error if any is not known."""
-        given = [given] if isinstance(given, str | int | np.integer) else answers.id_list(argument, given)
+        given = [given] if isinstance(given, str | int | np.integer) else results.id_list(argument, given)
         if not len(given):
             return given, ids.values[:0], np.empty(0, np.int64)
         one_kind = isinstance(given, pa.Array | pa.ChunkedArray)
@@ -307,7 +307,7 @@ class Recommender:
             )
         return given, names, codes
 
-    def _count_unknown(self, served: Served, moments: Moments) -> dict[str, int]:
+    def _count_unknown(self, served: FittedState, moments: ContextBatch) -> dict[str, int]:
         """Count, or refuse, what training never saw."""
         of_rows = {name: rows for name, rows in served.contexts.unknown(moments).items() if rows.any()}
         found = {name: int(rows.sum()) for name, rows in of_rows.items()} | {key: n for key, n in moments.unknown.items() if n}
@@ -329,7 +329,7 @@ class Recommender:
                 self.unknown_[name] = self.unknown_.get(name, 0) + count
         return found
 
-    def _refuse(self, served: Served, known: np.ndarray, names: pa.Array, name: str) -> None:
+    def _refuse(self, served: FittedState, known: np.ndarray, names: pa.Array, name: str) -> None:
         """Refuse moments of which the model knows nothing, saying what it takes."""
         r, model = int(np.argmin(known)), type(self.model).__name__
         uses = ", ".join(map(repr, served.contexts.fields))
@@ -370,7 +370,7 @@ class Recommender:
         return explain(served, people.moments, int(code))
 
     def rank(
-        self, moments: Moments, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
+        self, moments: ContextBatch, n: int, *, exclude_seen: bool = True, candidates: Lists | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best n items at each moment, by code, and their scores: -1 where fewer than n are left; n is at most that of all.
 
@@ -413,12 +413,12 @@ class Recommender:
         served, length = self._fitted, check.integer("n", n, low=1)
         dataset, path = served.dataset, Path(out)
         codes = np.arange(dataset.n_users) if users is None else self._people(served, users, None).moments.user
-        allowed = answers.allowed_items(dataset, allow, deny)
-        short = exporting.recommend_all(served, path, length, self._n_threads, exclude_seen, allowed, codes)
+        allowed = results.allowed_items(dataset, allow, deny)
+        short = export.recommend_all(served, path, length, self._n_threads, exclude_seen, allowed, codes)
         if short:
-            filters = answers.filters(exclude_seen, allow, deny, None)
+            filters = results.filters(exclude_seen, allow, deny, None)
             told = f"{short:,} of {len(codes):,} lists have fewer than n={n} items"
-            answers.warn(answers.because(told, filters, dataset.n_items))
+            results.warn(results.because(told, filters, dataset.n_items))
         return path
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
@@ -429,31 +429,31 @@ class Recommender:
     def similar_users(self, users: Any, n: int = 10) -> Any:
         """The n users most like each of these, as they are now: a table like that of :meth:`similar_items`."""
         served = self._fitted
-        everyone = Moments.of_users(served.dataset, np.arange(served.dataset.n_users))
+        everyone = ContextBatch.of_users(served.dataset, np.arange(served.dataset.n_users))
         vectors = served.vectors.vectors(served.contexts.columns(everyone))
-        directions = neighbours.directions(served.vectors, "context", vectors, served.contexts.known(everyone))
+        directions = similar.directions(served.vectors, "context", vectors, served.contexts.known(everyone))
         return self._similar(served, "user", directions, users, n)
 
-    def _similar(self, served: Served, what: str, directions: neighbours.Directions, asked: Any, n: int) -> Any:
+    def _similar(self, served: FittedState, what: str, directions: similar.Directions, asked: Any, n: int) -> Any:
         dataset = served.dataset
         ids, name = (dataset.items, dataset.item_column) if what == "item" else (dataset.users, dataset.user_column)
         asked, names, codes = self._known_ids(ids, asked, f"{what}s")
         found = self._alike(directions, codes, names, what, n)
-        answers.warn(found.short, depth=4)
-        return answers.in_frame(answers.table(name, names, ids, found, "similar"), (frame_of(asked), dataset.frame))
+        results.warn(found.short, depth=4)
+        return results.in_frame(results.table(name, names, ids, found, "similar"), (frame_of(asked), dataset.frame))
 
-    def _alike(self, directions: neighbours.Directions, codes: np.ndarray, names: pa.Array, what: str, n: int) -> Ranked:
+    def _alike(self, directions: similar.Directions, codes: np.ndarray, names: pa.Array, what: str, n: int) -> Ranked:
         """The users or items most like each of these, by code."""
         length, there = check.integer("n", n, low=1), len(directions.met)
         found, scores = directions.nearest(codes, names, what, min(length, there), self._n_threads)
         left_out = [f"nothing being known of them, the {what} itself among them"]
-        return Ranked(found, scores, answers.shortness(found, length, names, what, left_out, there))
+        return Ranked(found, scores, results.shortness(found, length, names, what, left_out, there))
 
     def context_vectors(self, users: Any = None, *, requests: Any = None) -> np.ndarray:
         """phi of users or requests (see :meth:`recommend`): a score is its inner product with the item's vector."""
         served = self._fitted
         moments, name, names, *_ = self._people(served, users, requests)
-        vectors, known = exporting.context_vectors(served, moments)
+        vectors, known = export.context_vectors(served, moments)
         if not known.all():
             self._refuse(served, known, names, name)
         return vectors
@@ -473,7 +473,7 @@ class Recommender:
         of : {"items", "users"}
             Those of requests are given by :meth:`context_vectors`.
         """
-        exporting.export_vectors(self._fitted, Path(out), check.choice("of", of, exporting.OF))
+        export.export_vectors(self._fitted, Path(out), check.choice("of", of, export.OF))
         return Path(out)
 
     def save(self, path: str | os.PathLike[str], *, custom: Sequence[type] = ()) -> Path:
@@ -482,9 +482,9 @@ class Recommender:
         A crash leaves the old recommender or the new one. The folder holds parameters, ids, attributes and the events that say what
         users have seen: safetensors, Arrow and JSON, no pickle. ``custom`` are classes of your own that it is made of.
         """
-        from everypair import storage
+        from everypair.recommend import archive
 
-        storage.save(self, path, custom)
+        archive.save(self, path, custom)
         return Path(path)
 
     def update(self, interactions: Any, users: Any = None, items: Any = None) -> Self:
@@ -526,14 +526,14 @@ class Recommender:
             self._replace(extend(served, extended(served.dataset, items=items)[0]))
         return self
 
-    def _settled(self) -> Served:
+    def _settled(self) -> FittedState:
         """What was fitted, if the fit has ended."""
         served = self._fitted
-        if isinstance(served.reader, VectorReader) and not served.reader.trained:
+        if isinstance(served.reader, VectorAdapter) and not served.reader.trained:
             raise ValueError("the recommender is being fitted: new events and items can be added when the fit has ended.")
         return served
 
-    def _replace(self, served: Served) -> None:
+    def _replace(self, served: FittedState) -> None:
         """Recommend with this from now on; what is being asked is still answered with what there was."""
         learnt = {name: value for name, value in vars(served.reader.model).items() if name.startswith("_") or name.endswith("_")}
         with self._lock:
@@ -546,7 +546,7 @@ class Recommender:
         return contexts * dataset.n_items / len(dataset)
 
     def _stopping(self, validation: Queries, metric: str, patience: int, evaluate_every: int) -> EarlyStopping:
-        from everypair.evaluation.stopping import EarlyStopping, trained_by_epochs  # which import this module
+        from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs  # which import this module
 
         trained_by_epochs(self.model)
         stopping = EarlyStopping(validation, metric, every=evaluate_every, patience=patience)
@@ -561,7 +561,7 @@ class Recommender:
         return not changing and self.unit != "event"
 
     @property
-    def _fitted(self) -> Served:
+    def _fitted(self) -> FittedState:
         if "_served" not in vars(self):
             raise NotFittedError("this Recommender is not fitted yet: call fit first.")
         with self._lock:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from everypair.feedback import Feedback
-from everypair.objective import ObjectiveValue
-from everypair.rows import variable_letters
+from everypair.columns.table import variable_letters
+from everypair.engine.feedback import Feedback
+from everypair.engine.objective import ObjectiveValue
 
 Parameters = dict[str, np.ndarray]
 Score = Callable[[Parameters], np.ndarray]

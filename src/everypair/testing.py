@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from everypair import validation as check
-from everypair.feedback import Feedback
+from everypair.columns.table import Rows, as_rows
+from everypair.engine.feedback import Feedback
+from everypair.engine.solver import ICD
 from everypair.models.separable import Separable
-from everypair.parallel import SERIAL, Workers, one_blas_thread
-from everypair.rows import Rows, as_rows
-from everypair.solver import ICD
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import SERIAL, Workers, one_blas_thread
 from everypair.towers import Coordinates, Embedding, Smooth, Tower
-from everypair.towers.modes import Modes
+from everypair.towers.multiplicative import Modes
 from everypair.towers.smooth import Entries
 
 N_OTHER, ALPHA0 = 7, 0.3

@@ -22,7 +22,7 @@ def recommenders() -> dict[str, ep.Recommender]:
     attributes = ep.Attributes("age", "country", "gender", "device")
     sequence = [ep.UserId(), attributes, ep.Previous(), ep.History(decay=0.8)]
     pair = [ep.UserId(), ep.Previous()]
-    described = {"context": sequence, "item": [ep.ItemId(), ep.Attributes("category")]}
+    described: dict[str, Any] = {"context": sequence, "item": [ep.ItemId(), ep.Attributes("category")]}
     return {
         "MF": ep.Recommender(ep.MF(4, **common)),
         "MF of previous items": ep.Recommender(ep.MF(4, **common), context=[ep.Previous()]),
@@ -31,11 +31,7 @@ def recommenders() -> dict[str, ep.Recommender]:
         "PARAFAC": ep.Recommender(ep.PARAFAC(4, **common), context=pair),
         "PARAFAC all": ep.Recommender(ep.PARAFAC(4, combinations="all", **common), context=pair),
         "Tucker": ep.Recommender(ep.Tucker(3, **common), context=pair),
-        "Separable": ep.Recommender(
-            ep.Separable(context=_tower(), item=_item_tower(), **common),
-            context=sequence,
-            item=[ep.ItemId(), ep.Attributes("category")],
-        ),
+        "Separable": ep.Recommender(ep.Separable(context=_tower(), item=_item_tower(), **common), **described),
         "CoView": ep.Recommender(ep.CoView(), context=[ep.Previous()]),
         "Popularity": ep.Recommender(ep.Popularity()),
     }

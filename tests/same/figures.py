@@ -33,8 +33,8 @@ def model_digests() -> dict[str, str]:
 
 def table_digests() -> dict[str, str]:
     """Of each scenario of ``reproduce --quick``, and of its counts of operations."""
-    import everypair.experiments.reproduce as reproduce
-    from everypair.experiments import sources
+    import everypair.reproduce.run as reproduce
+    from everypair.reproduce import sources
 
     scale = reproduce.QUICK
     dataset, attributes = sources.load("youtube-like", None, scale)

@@ -50,11 +50,12 @@ def quality(
     Settings are tuned on data carved from what is trained on; the test part is used for the figures alone. Writes OUT (Markdown)
     as `benchmark speed` does, into the same report. What is there already is not measured again.
     """
+    from benchmarks.harness import report, run
+    from benchmarks.quality import results
+    from benchmarks.quality.rows import choose, left_out
+
     from everypair.cli.output import tell
-    from everypair.experiments.benchmark import report, run
-    from everypair.experiments.quality import results
-    from everypair.experiments.quality.rows import choose, left_out
-    from everypair.progress import Progress
+    from everypair.runtime.progress import Progress
 
     store = run.store_of(out)
     chosen = choose(data, rows)
@@ -104,11 +105,12 @@ def speed(
     Prints tables, and writes OUT (Markdown) with pictures and results.json in a folder beside it. What is there already is not
     measured again: sections can be run one by one, and a run that was ended goes on.
     """
+    from benchmarks.harness import report, run
+    from benchmarks.speed import sections
+    from benchmarks.speed.setup import FULL, QUICK, Setup
+
     from everypair.cli.output import tell
-    from everypair.experiments.benchmark import report, run
-    from everypair.experiments.speed import sections
-    from everypair.experiments.speed.setup import FULL, QUICK, Setup
-    from everypair.progress import Progress
+    from everypair.runtime.progress import Progress
 
     sizes = QUICK if quick else FULL
     changed: dict[str, Any] = {"factors": factors, "repeats": repeats}

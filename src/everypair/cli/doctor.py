@@ -50,7 +50,7 @@ def doctor(ctx: click.Context, warm: bool, as_json: bool) -> None:
 def _machine() -> dict[str, Any]:
     from threadpoolctl import threadpool_info
 
-    from everypair.parallel import thread_count
+    from everypair.runtime.parallel import thread_count
 
     folder = _cache_folder()
     blas = [f"{entry['internal_api']} {entry['version']}" for entry in threadpool_info() if entry["user_api"] == "blas"]

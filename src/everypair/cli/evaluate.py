@@ -45,7 +45,7 @@ def evaluate(
 
     Prints the mean of each metric with its 95 % interval (bootstrap over users), and that of Popularity beside it.
     """
-    from everypair.cli import making
+    from everypair.cli import build
     from everypair.cli.output import tell
     from everypair.evaluation import evaluate as evaluated
     from everypair.evaluation.evaluate import DEFAULT
@@ -56,9 +56,9 @@ def evaluate(
     part, metrics = on or "test", metric or DEFAULT
     for spec in metrics:
         parse(spec)  # before anything is fitted
-    recommender = making.recommender(ctx)
+    recommender = build.recommender(ctx)
     kept = None if keep is None else _same(keep, recommender)
-    split = making.split(ctx)
+    split = build.split(ctx)
     entries = {} if isinstance(recommender.model, Popularity) else {"Popularity": Recommender(Popularity())}
     entries[type(recommender.model).__name__] = recommender
     queries, found = getattr(split, part), {}
@@ -86,7 +86,7 @@ def evaluate(
 
 def _same(path: Path, recommender: Any) -> Any:
     """A saved model, if it has the settings that are evaluated: the figures would be of another one."""
-    from everypair.storage import load
+    from everypair.recommend.archive import load
 
     kept = load(path)
     settings = {name: repr(each) for name, each in (("the model", kept), ("what is evaluated", recommender))}
@@ -97,7 +97,7 @@ def _same(path: Path, recommender: Any) -> Any:
 
 
 def _table(found: dict[str, Any]) -> str:
-    from everypair.text import table
+    from everypair.runtime.formatting import table
 
     rows = [
         [

@@ -27,8 +27,8 @@ def example(folder: Path, users: int, items: int, seed: int, force: bool) -> Non
     import pyarrow as pa
 
     from everypair.datasets import youtube_like
-    from everypair.files import write_atomically
-    from everypair.text import csv_lines
+    from everypair.runtime.atomic_files import write_atomically
+    from everypair.runtime.formatting import csv_lines
 
     there = [name for name in NAMES if (folder / name).exists()]
     if there and not force:

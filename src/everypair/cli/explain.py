@@ -25,20 +25,20 @@ Examples:
 @JSON
 def explain(model: Path, item: str, user: str | None, request: str | None, picture: Path | None, as_json: bool) -> None:
     """What each feature of the context brings to an item's score in a saved MODEL: the parts add up to it."""
-    from everypair.cli import reading
+    from everypair.cli import inputs
     from everypair.cli.output import tell
-    from everypair.storage import load
+    from everypair.recommend.archive import load
 
     if (user is None) == (request is None):
         raise click.UsageError("Give either --user or --request.")
     try:
-        told = None if request is None else reading.request(request, "--request")
+        told = None if request is None else inputs.request(request, "--request")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     recommender = load(model)
     dataset = recommender.dataset_
-    known: Any = {"user": reading.own_ids([user], dataset.users, "--user")[0]} if user is not None else {"request": told}
-    why = recommender.explain(item=reading.own_ids([item], dataset.items, "--item")[0], **known)
+    known: Any = {"user": inputs.own_ids([user], dataset.users, "--user")[0]} if user is not None else {"request": told}
+    why = recommender.explain(item=inputs.own_ids([item], dataset.items, "--item")[0], **known)
     if picture is not None:
         why.save(picture)
     if as_json:

@@ -44,7 +44,7 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
     the model is trained on all events, for as many epochs. Ctrl-C saves nothing: what was in OUT stays. With --checkpoint,
     the same command goes on from there.
     """
-    from everypair.cli import making
+    from everypair.cli import build
     from everypair.cli.output import tell
 
     if out is None:
@@ -60,14 +60,14 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
                 f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
             )
     kept = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
-    recommender = making.recommender(ctx)
-    dataset = making.dataset(ctx)
+    recommender = build.recommender(ctx)
+    dataset = build.dataset(ctx)
     began = time.perf_counter()
     found = None
     with _place(out):
         if validation is not None:
             watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
-            split = making.splitter(ctx, validation).split(dataset)
+            split = build.splitter(ctx, validation).split(dataset)
             recommender, found = _best_epochs(recommender, split, {**watched, **kept["validation"]})
         _fit(recommender, dataset, kept["fit"])
         seconds = time.perf_counter() - began
@@ -95,8 +95,8 @@ def _checkpoints(out: Path, folder: Path | None, every: int | None, validated: b
 @contextmanager
 def _place(out: Path) -> Iterator[None]:
     """A folder that can be written to, known before anything is computed; a new one is gone again if nothing was."""
-    from everypair.folders import Folder
-    from everypair.storage import KIND, VERSION
+    from everypair.persistence.folder import Folder
+    from everypair.recommend.archive import KIND, VERSION
 
     new = not out.exists()
     Folder(out, KIND, VERSION).make()
@@ -111,7 +111,7 @@ def _place(out: Path) -> Iterator[None]:
 
 def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The same with the number of epochs that was best on the tuning part, and what was found there."""
-    from everypair.templates import like
+    from everypair.tuning.template import like
 
     for text in split.notes:
         note(text)

@@ -43,9 +43,9 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
 
 def _refusal(path: Path, verify: bool) -> str | None:
     """Why it cannot be loaded by a command: classes of someone's own. Any other reason is an error."""
-    from everypair.configuration import KNOWN
-    from everypair.folders import Folder
-    from everypair.storage import KIND, VERSION, load
+    from everypair.persistence.folder import Folder
+    from everypair.recommend.archive import KIND, VERSION, load
+    from everypair.recommend.config import KNOWN
 
     try:
         load(path, verify=verify)
@@ -68,8 +68,8 @@ def _classes(value: Any) -> set[str]:
 
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
-    from everypair.folders import Folder
-    from everypair.storage import KIND, TABLES, VERSION, table_of
+    from everypair.persistence.folder import Folder
+    from everypair.recommend.archive import KIND, TABLES, VERSION, table_of
 
     folder = Folder(path, KIND, VERSION)
     names = tuple(folder.manifest()["files"])
@@ -105,7 +105,7 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
 
 def _written(value: Any) -> str:
     """A part of a configuration as Python writes it."""
-    from everypair.configuration import built
+    from everypair.recommend.config import built
 
     try:
         return repr(list(built(value))) if isinstance(value, list) else repr(built(value))
@@ -114,7 +114,7 @@ def _written(value: Any) -> str:
 
 
 def _text(contents: dict[str, Any]) -> str:
-    from everypair.text import table
+    from everypair.runtime.formatting import table
 
     configuration = contents["configuration"]
     lines = [
@@ -145,8 +145,8 @@ def _text(contents: dict[str, Any]) -> str:
 
 
 def _toml(contents: dict[str, Any]) -> str:
-    from everypair.configuration import built
-    from everypair.notation import as_text, model_settings, toml
+    from everypair.recommend.config import built
+    from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
     made = {name: built(value) for name, value in contents["configuration"].items()}
     recipes = {name: [as_text(recipe) for recipe in made[name]] for name in ("context", "item")}

@@ -52,7 +52,7 @@ class Recipe(click.ParamType):
     name = "recipe"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from everypair.notation import recipe
+        from everypair.recommend.recipe_syntax import recipe
 
         try:
             return recipe(value) if isinstance(value, str) else value
@@ -64,7 +64,7 @@ class Picture(click.Path):
     """A file whose name says that it is a picture, told before anything is computed."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from everypair.pictures import KINDS
+        from everypair.runtime.svg import KINDS
 
         path = Path(str(super().convert(value, param, ctx)))
         if path.suffix.lower() not in KINDS:
@@ -78,7 +78,7 @@ class Setting(click.ParamType):
     name = "value"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        from everypair.notation import setting
+        from everypair.recommend.recipe_syntax import setting
 
         return setting(value) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
@@ -106,7 +106,7 @@ class ModelCommand(click.Command):
 @cache
 def model_options() -> list[click.Parameter]:
     """An option for every argument of any model, with the words of its docstring."""
-    from everypair.notation import MODELS
+    from everypair.recommend.recipe_syntax import MODELS
 
     taken: dict[str, dict[str, Any]] = {}
     for model, cls in MODELS.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from everypair.files import as_json
+from everypair.runtime.atomic_files import as_json
 
 
 def write(lines: Iterator[str]) -> None:

@@ -43,12 +43,12 @@ def recommend(
     Prints CSV: user (or request, numbered from 0), item, score, rank. A request says attributes by name, "history" (items, oldest
     first), and the user's id if there is one.
     """
+    from everypair.cli.inputs import ids_of_file, own_ids, requests_of_file
     from everypair.cli.output import write
-    from everypair.cli.reading import ids_of_file, own_ids, requests_of_file
     from everypair.data.tables import as_table
-    from everypair.exporting import table_file
-    from everypair.storage import load
-    from everypair.text import csv_lines, json_lines
+    from everypair.recommend.archive import load
+    from everypair.recommend.export import table_file
+    from everypair.runtime.formatting import csv_lines, json_lines
 
     whom = {
         "--users": users,

@@ -40,11 +40,11 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     Prints tables, and writes OUT/index.html (a page with pictures) and OUT/results.json.
     """
     from everypair.cli.output import tell
-    from everypair.experiments import sources
-    from everypair.experiments.report import page, terminal
-    from everypair.experiments.reproduce import DEFAULT, QUICK, reproduce, steps
-    from everypair.files import Results, write_atomically
-    from everypair.progress import Progress
+    from everypair.reproduce import sources
+    from everypair.reproduce.report import page, terminal
+    from everypair.reproduce.run import DEFAULT, QUICK, reproduce, steps
+    from everypair.runtime.atomic_files import Results, write_atomically
+    from everypair.runtime.progress import Progress
 
     if data != "youtube-like" and (changed["users"] or changed["items"]):
         raise ValueError("--users and --items are for generated data.")

@@ -14,13 +14,13 @@ import numpy as np
 import everypair as ep
 from everypair import reference
 from everypair.data import Dataset
-from everypair.models.weighed import PAPER
+from everypair.models.weights_mixin import PAPER
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
 LOSS = {"unobserved_weight": WEIGHT, "regularization": L2, **PAPER}
 EPOCHS = 2  # that are compared with those of the slow way
-SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.parallel)
+SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.runtime.parallel)
 
 
 def checks() -> dict[str, Callable[[], str | None]]:

@@ -81,7 +81,7 @@ def note(text: str, label: str = "note: ") -> None:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    from everypair.answers import FewerItemsWarning
+    from everypair.recommend.results import FewerItemsWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewerItemsWarning)

@@ -52,17 +52,17 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
     Needs Optuna: pip install "everypair[tune]". Ctrl-C ends the search, and prints what there is.
     """
     import everypair as ep
-    from everypair.cli import making
+    from everypair.cli import build
     from everypair.cli.output import tell
-    from everypair.files import write_atomically
+    from everypair.runtime.atomic_files import write_atomically
 
     given = {key: value for key, value in section_of(ctx, "tune").items() if key not in ("out", "picture")}
     if "space" in given:
         given["space"] = dict(map(_dimension, given["space"]))
     if "include_seen" in given:
         given["exclude_seen"] = not given.pop("include_seen")
-    recommender = making.recommender(ctx)
-    split = making.split(ctx)
+    recommender = build.recommender(ctx)
+    split = build.split(ctx)
     tuning = ep.tune(recommender, split.train, split, **given)
     if out is not None:
         write_atomically(out, _toml(ctx, tuning.recommender, out))
@@ -84,7 +84,7 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
 
 def _dimension(text: str) -> tuple[str, Any]:
     """``factors=16,32`` and ``unobserved_weight=0.01:1`` as choices and a range."""
-    from everypair.notation import setting
+    from everypair.recommend.recipe_syntax import setting
 
     name, equals, values = text.partition("=")
     if not equals or not values:
@@ -95,7 +95,7 @@ def _dimension(text: str) -> tuple[str, Any]:
 
 
 def _table(tuning: Any) -> str:
-    from everypair.text import table
+    from everypair.runtime.formatting import table
 
     rows = sorted(tuning.trials.to_pylist(), key=lambda row: (row["value"] is None, -(row["value"] or 0.0)))
     header = list(rows[0])
@@ -111,7 +111,7 @@ def _cell(value: Any) -> str:
 
 def _toml(ctx: click.Context, recommender: Any, out: Path) -> str:
     """What ``fit`` takes, with paths as seen from that file."""
-    from everypair.notation import as_text, model_settings, toml
+    from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
     data = section_of(ctx, "data")
     if "interactions" not in data:  # a published split: all of it, or part of it, is for whoever fits to say

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair import validation as check
 from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
 from everypair.data.tables import as_table, column, numbers, times
 from everypair.kernels.order import compress, stable_order
+from everypair.runtime import validation as check
 
 REPEATS = ("keep", "sum", "drop")
 ANSWERS = ("score", "rank", "request", "similar")  # columns of recommendations
@@ -254,7 +254,7 @@ class Dataset:
             As for the dataset, with its names of columns. Events come after earlier ones of the same time. What ``users`` or
             ``items`` say of an id takes the place of what was known; columns that the data do not have are left out, and noted.
         """
-        from everypair.data.extending import extended
+        from everypair.data.extend import extended
 
         return extended(self, interactions, users, items)[0]
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair import validation as check
 from everypair.data import Dataset
+from everypair.datasets.simulate import watch
 from everypair.datasets.titles import titles as made_titles
 from everypair.kernels.order import grouped
-from everypair.kernels.watch import watch
+from everypair.runtime import validation as check
 
 AGES = ("13-17", "18-24", "25-34", "35-44", "45-54", "55-64", "65+")
 GENDERS = ("female", "male")

@@ -1,9 +1,9 @@
 """How good recommendations are: splits, metrics, protocols."""
 
+from everypair.evaluation.early_stopping import EarlyStopping
 from everypair.evaluation.evaluate import Evaluation, evaluate
 from everypair.evaluation.metrics import METRICS
 from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, Queries, RandomPerUser, Split, given
-from everypair.evaluation.stopping import EarlyStopping
 
 __all__ = [
     "METRICS",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from everypair import validation as check
 from everypair.evaluation import metrics as formulas
 from everypair.evaluation.splits import Queries
 from everypair.recommender import Recommender
+from everypair.runtime import validation as check
 
 DEFAULT = ("recall@10", "ndcg@10")
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair import validation as check
 from everypair.data import Dataset
 from everypair.data.dataset import REPEATS
 from everypair.data.tables import as_table, decoded
-from everypair.moments import Moments
-from everypair.ranking import Lists
+from everypair.ranking.rank import Lists
+from everypair.recommend.context_batch import ContextBatch
+from everypair.runtime import validation as check
 
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
@@ -43,7 +43,7 @@ class Queries:
         The only items to rank.
     """
 
-    moments: Moments
+    moments: ContextBatch
     user: np.ndarray
     bounds: np.ndarray
     relevant: np.ndarray
@@ -171,7 +171,7 @@ class ColdStart(Splitter):
         train = dataset.subset(~held)
         made = {}
         for name, users in parts.items():
-            moments = Moments.of_users(dataset, users).anonymous()
+            moments = ContextBatch.of_users(dataset, users).anonymous()
             made[name] = _queries(dataset, np.isin(dataset.user, users), moments)
         return Split("cold-start", train, made["tune"], made["test"], _unmet(train, made["test"]))
 
@@ -351,7 +351,7 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
     made = {}
     for number in (1, 2):
         events = part == number
-        made[number] = _queries(dataset, events, Moments.of_users(train, np.unique(dataset.user[events])))
+        made[number] = _queries(dataset, events, ContextBatch.of_users(train, np.unique(dataset.user[events])))
     missing = dataset.n_users - len(made[2])
     notes = [f"{_count(missing, 'user')} with nothing in the test."] if missing else []
     return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_unmet(train, made[2])])
@@ -359,11 +359,11 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
 
 def of_events(dataset: Dataset, events: np.ndarray) -> Queries:
     """A query per event."""
-    moments = Moments.of_events(dataset, events)
+    moments = ContextBatch.of_events(dataset, events)
     return Queries(moments, moments.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
 
 
-def _queries(dataset: Dataset, events: np.ndarray, moments: Moments) -> Queries:
+def _queries(dataset: Dataset, events: np.ndarray, moments: ContextBatch) -> Queries:
     """A query for each user of these events (a mask), with their distinct items; ``moments`` are those users', in order."""
     pairs = np.unique(dataset.pairs[events])
     users, counts = np.unique(pairs // dataset.n_items, return_counts=True)

@@ -1,6 +1,6 @@
 """The sweep of free vectors that many contexts share: the modes of a tensor (Section 5.3), or an embedding of a column.
 
-Each level is its own least-squares problem, as each row is in :mod:`everypair.kernels.rows`, with other vectors for its pairs:
+Each level is its own least-squares problem, as each row is in :mod:`everypair.kernels.row_sweep`, with other vectors for its pairs:
 moving the level's vector by t moves the score of (c, i) by ``<t, x>``, where ``x = D_c psi(i)``. For PARAFAC ``D_c`` is diagonal,
 the product of the other modes' vectors; for Tucker it is the core, contracted with them.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick
-from everypair.kernels.rows import RUN
+from everypair.kernels.row_sweep import RUN
 from everypair.kernels.simd import LANES, accumulate, descend, steps, update
 
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.feedback import Feedback
-from everypair.regularization import Regularization
-from everypair.rows import Rows, as_columns, as_rows
-from everypair.towers import Constant, Embedding, Settings, Site, Tower
-from everypair.towers.site import Start
+from everypair.columns.table import Rows, as_columns, as_rows
+from everypair.engine.binding import Initializer
+from everypair.engine.feedback import Feedback
+from everypair.engine.regularization import Regularization
+from everypair.runtime import validation as check
+from everypair.towers import BindContext, Constant, Embedding, Settings, Tower
 
 
 class Plan(NamedTuple):
@@ -20,7 +20,7 @@ class Plan(NamedTuple):
 
     alpha0: float
     regularization: Regularization
-    start: Start
+    start: Initializer
     settings: Settings
 
 
@@ -33,9 +33,9 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     names: set[str] = set()
     m, n = feedback.weights()
 
-    def site(side: str, columns: Any, observed: np.ndarray, weight: np.ndarray, of_others: float) -> Site:
+    def site(side: str, columns: Any, observed: np.ndarray, weight: np.ndarray, of_others: float) -> BindContext:
         rows = as_rows(side, columns, len(observed))
-        return Site(
+        return BindContext(
             side, rows, observed, plan.alpha0 * weight * of_others, plan.start, plan.settings, plan.regularization, names,
             weighted=side == "context" and feedback.context_weight is not None, per_combination=plan.alpha0 * of_others,
         )  # fmt: skip
@@ -61,7 +61,7 @@ def reassemble(
         given = columns.get(side)
         rows = Rows(side, n, {} if given is None else as_columns(f"{side}s", given))
         nothing = np.broadcast_to(0.0, n)
-        site = Site(
+        site = BindContext(
             side, rows, nothing, nothing, plan.start, plan.settings, plan.regularization, names, stored=parameters
         )  # fmt: skip
         towers[side] = tower.bind(site)

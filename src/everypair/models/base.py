@@ -9,10 +9,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from everypair import validation as check
-from everypair.feedback import Feedback
-from everypair.parallel import Workers, thread_count
-from everypair.ranking import Lists, Scores, rank
+from everypair.engine.feedback import Feedback
+from everypair.ranking.rank import Lists, Scores, rank
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import Workers, thread_count
 
 
 class NotFittedError(ValueError, AttributeError):

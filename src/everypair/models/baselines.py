@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from everypair import validation as check
-from everypair.feedback import Feedback, as_feedback
+from everypair.engine.feedback import Feedback, as_feedback
 from everypair.models.base import Model
-from everypair.ranking import Plain, Scores
+from everypair.ranking.rank import Plain, Scores
+from everypair.runtime import validation as check
 
 LEVELS = 100  # of contexts of CoView for each context and item, at most: more would be raw ids, which want memory for each number
 

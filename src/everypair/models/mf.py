@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from everypair.engine.solver import Epoch
 from everypair.models.tower_model import documented, fitting
-from everypair.models.weighed import Weighed
-from everypair.solver import Epoch
+from everypair.models.weights_mixin import Weighed
 from everypair.towers import Embedding, Tower
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair.models.featured import Featured
+from everypair.models.features_mixin import Featured
 from everypair.models.tower_model import documented
-from everypair.models.weighed import Weighed
+from everypair.models.weights_mixin import Weighed
 from everypair.towers import Embedding, Linear, Tower
 
 

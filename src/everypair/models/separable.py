@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair.models.featured import Featured
+from everypair.models.features_mixin import Featured
 from everypair.models.tower_model import documented
 from everypair.towers import Tower
 

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from everypair import validation as check
+from everypair.columns.table import Levels, variable_letters
+from everypair.engine.solver import Epoch
 from everypair.models.tower_model import TowerModel, documented, fitting
-from everypair.rows import Levels, variable_letters
-from everypair.solver import Epoch
+from everypair.runtime import validation as check
 from everypair.towers import Core, Embedding, Product, Tower
 
 

@@ -11,19 +11,19 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.checkpoint import Checkpoint, State, identity
-from everypair.feedback import Feedback, as_feedback
+from everypair.engine.binding import Initializer
+from everypair.engine.feedback import Feedback, as_feedback
+from everypair.engine.initialization import item_vectors
+from everypair.engine.objective import Objective
+from everypair.engine.regularization import Regularization
+from everypair.engine.solver import ICD, DivergedError, Epoch
 from everypair.models.assembly import Plan, assemble, hold, reassemble
 from everypair.models.base import Model
-from everypair.models.start import item_vectors
-from everypair.objective import Objective
-from everypair.parallel import Workers, one_blas_thread, thread_count
-from everypair.ranking import Products, Scores
-from everypair.regularization import Regularization
-from everypair.solver import ICD, DivergedError, Epoch
+from everypair.persistence.checkpoint import Checkpoint, State, identity
+from everypair.ranking.rank import Products, Scores
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
 from everypair.towers import Settings, Tower
-from everypair.towers.site import Start
 
 S = TypeVar("S", bound="TowerModel")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -273,7 +273,7 @@ class TowerModel(Model):
         return Plan(
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
-            start=Start(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
+            start=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
             settings=Settings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),

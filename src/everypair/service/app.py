@@ -21,14 +21,14 @@ from starlette.requests import Request
 
 import everypair
 from everypair.recommender import Recommender
-from everypair.service import bodies as shapes
 from everypair.service import docs
+from everypair.service import schemas as shapes
+from everypair.service.batching import Batcher
 from everypair.service.engine import Engine
 from everypair.service.errors import Refused, invalid, not_json, told
-from everypair.service.gathering import Gathering
-from everypair.service.guard import REASON, Guard
+from everypair.service.middleware import REASON, Guard
+from everypair.service.model_slot import ModelSlot
 from everypair.service.settings import Settings
-from everypair.service.switch import Switch
 from everypair.service.telemetry import Metrics
 from everypair.service.worker import Reloaded
 
@@ -51,7 +51,7 @@ Gather = Callable[[Engine, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 def create_app(
-    model: Recommender | str | os.PathLike[str] | Switch, settings: Settings | None = None, reload: Reload | None = None
+    model: Recommender | str | os.PathLike[str] | ModelSlot, settings: Settings | None = None, reload: Reload | None = None
 ) -> Guard:
     """An ASGI application that serves a recommender; any ASGI server runs it, and ``everypair serve`` does so with several workers.
 
@@ -70,12 +70,12 @@ def create_app(
     >>> app = create_app(recommender)  # uvicorn.run(app)
     """
     settings = settings or Settings()
-    if isinstance(model, Switch):
+    if isinstance(model, ModelSlot):
         switch = model
     elif isinstance(model, Recommender):
-        switch = Switch(Engine(model, title=settings.title))
+        switch = ModelSlot(Engine(model, title=settings.title))
     else:
-        switch = Switch(Engine.open(model, title=settings.title), model, settings.title)
+        switch = ModelSlot(Engine.open(model, title=settings.title), model, settings.title)
     metrics = Metrics()
     metrics.began()
     switch.watch = metrics.switched
@@ -106,11 +106,11 @@ class StrictRoute(APIRoute):
 class _Service:
     """The routes of an application. Answers are computed in two threads: single ones do not wait for batches of a client's."""
 
-    def __init__(self, switch: Switch, settings: Settings, metrics: Metrics, reload: Reload | None) -> None:
+    def __init__(self, switch: ModelSlot, settings: Settings, metrics: Metrics, reload: Reload | None) -> None:
         self._switch, self._settings, self._metrics = switch, settings, metrics
         self._reload = reload or partial(asyncio.to_thread, switch.reload)
         self._quick, self._heavy = (ThreadPoolExecutor(1, thread_name_prefix=f"everypair-{name}") for name in ("quick", "heavy"))
-        self._gathering = Gathering(self._quick)
+        self._gathering = Batcher(self._quick)
         self.app = FastAPI(
             title="EveryPair",
             version=everypair.__version__,

@@ -8,8 +8,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from everypair.service.guard import ABORT, HEAD
 from everypair.service.limits import Limits
+from everypair.service.middleware import ABORT, HEAD
 
 
 def connections(limits: Limits) -> Any:

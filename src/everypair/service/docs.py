@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from everypair.service.errors import Refused
-from everypair.service.guard import CONTENT
+from everypair.service.middleware import CONTENT
 
 ASSETS = Path(fastapi_offline.__file__).with_name("static")  # Swagger UI
 FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}

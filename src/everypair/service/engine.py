@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair.answers import People, Ranked
 from everypair.data import Ids
-from everypair.explain import explain
-from everypair.moments import HISTORY, Moments
-from everypair.readers import VectorReader
+from everypair.recommend.adapters import VectorAdapter
+from everypair.recommend.archive import opened
+from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.explain.explain import explain
+from everypair.recommend.results import People, Ranked
 from everypair.recommender import Recommender
-from everypair.service.catalogue import Catalogue, item_code, plain
 from everypair.service.errors import Refused, about
-from everypair.service.facts import facts
-from everypair.service.landscape import Landscape
-from everypair.storage import opened
+from everypair.service.item_map import ItemMap
+from everypair.service.item_search import Catalogue, item_code, plain
+from everypair.service.model_card import facts
 
 UNSAVED = "unsaved"  # the version of a recommender that was never in a folder
 LETTERS = 16  # of a version
@@ -44,7 +44,7 @@ class Engine:
         self.recommender, self.version = recommender, version
         self._served = recommender._fitted
         self._dataset = self._served.dataset
-        self._landscapes: dict[str, Landscape] = {}
+        self._landscapes: dict[str, ItemMap] = {}
         self._mapping = threading.Lock()
         self.catalogue = Catalogue(self._dataset, self._served.popularity, title)
 
@@ -121,7 +121,7 @@ class Engine:
             with about(field):
                 return self.recommender._people(self._served, None, requests)
         codes = self._known(self._dataset.users, users, field)
-        return People(Moments.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
+        return People(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
 
     def _ranked(self, people: People, field: str, candidates: Any, asked: dict[str, Any]) -> Ranked:
         if candidates is not None and len(candidates) != len(people.moments):
@@ -236,7 +236,7 @@ class Engine:
         x, y = landscape.place(self._served, people.moments) or (None, None)
         return {"model": self.version, "x": x, "y": y}
 
-    def _landscape(self, by: str) -> Landscape:
+    def _landscape(self, by: str) -> ItemMap:
         """As it was made when it was first asked for; there are as many as attributes."""
         self._need_vectors(", and so there is no map")
         known = self.model["facts"]["colours"]
@@ -246,11 +246,11 @@ class Engine:
             )
         with self._mapping:
             if by not in self._landscapes:
-                self._landscapes[by] = Landscape.of(self._served, self.catalogue.groups(by) if by else None)
+                self._landscapes[by] = ItemMap.of(self._served, self.catalogue.groups(by) if by else None)
             return self._landscapes[by]
 
     def _need_vectors(self, why: str) -> None:
-        if not isinstance(self._served.reader, VectorReader):
+        if not isinstance(self._served.reader, VectorAdapter):
             raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors{why}.")
 
     # what clients may name

@@ -39,7 +39,7 @@ class Limits:
     concurrent: int = 128
 
     def __post_init__(self) -> None:
-        from everypair import validation as check  # not before: it is slow to import, and the command's help is not
+        from everypair.runtime import validation as check  # not before: it is slow to import, and the command's help is not
 
         for field in fields(self):
             if field.name == "seconds":

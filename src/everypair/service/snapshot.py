@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from everypair.folders import MANIFEST, RECOMMENDER, Folder
+from everypair.persistence.folder import MANIFEST, RECOMMENDER, Folder
 
 PREFIX = ".everypair-serve-"
 TRIES = 5  # at a folder that is being replaced

@@ -47,7 +47,7 @@ def run(task: Task, listening: socket.socket, parent: Connection) -> None:
     from everypair.service.app import create_app
     from everypair.service.connection import connections
     from everypair.service.engine import Engine
-    from everypair.service.switch import Switch
+    from everypair.service.model_slot import ModelSlot
     from everypair.service.telemetry import log_to_stderr
 
     log_to_stderr(task.log_level)
@@ -57,7 +57,7 @@ def run(task: Task, listening: socket.socket, parent: Connection) -> None:
     except Exception as error:
         line.say("refused", 0, told(error))
         return
-    switch = Switch(engine, task.path, task.settings.title)
+    switch = ModelSlot(engine, task.path, task.settings.title)
     app = create_app(switch, task.settings, line.reload)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, lifespan="off", backlog=BACKLOG, ws="none",

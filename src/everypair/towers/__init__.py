@@ -6,26 +6,29 @@ Section 5.
 Derive from ``Smooth`` to write your own, or from ``Tower`` for steps of your own.
 """
 
-from everypair.parallel import Workers
-from everypair.parameter import Parameter
-from everypair.rows import Rows
-from everypair.towers.base import Tower
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext, Settings
+from everypair.engine.contribution import Contribution
+from everypair.engine.parameter import Parameter
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Vectors
+from everypair.engine.view import View
+from everypair.runtime.parallel import Workers
 from everypair.towers.concat import Concat
 from everypair.towers.constant import Constant
-from everypair.towers.contribution import Contribution
 from everypair.towers.core import Core
 from everypair.towers.embedding import Embedding
 from everypair.towers.linear import Linear
 from everypair.towers.lookup import Lookup
 from everypair.towers.machine import Machine
 from everypair.towers.product import Product
-from everypair.towers.site import Settings, Site
 from everypair.towers.smooth import Coordinates, Derivatives, Smooth
 from everypair.towers.sum import Sum
-from everypair.vectors import Vectors
-from everypair.view import View
+
+Site = BindContext  # its name before 0.2
 
 __all__ = [
+    "BindContext",
     "Concat",
     "Constant",
     "Contribution",

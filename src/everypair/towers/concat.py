@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers.base import Tower, check_towers
-from everypair.towers.contribution import Contribution
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import PartView, View
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import Contribution
+from everypair.engine.tower import Tower, check_towers
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import PartView, View
+from everypair.runtime.parallel import Workers
 
 
 class Concat(Tower):
@@ -41,7 +41,7 @@ class Concat(Tower):
         """Which part a dimension belongs to, and the part's first dimension."""
         return max((j, start) for j, (start, _) in enumerate(self._parts) if start <= f)
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self.bind_parts(site)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers.base import Tower
-from everypair.towers.contribution import ITEM, Contribution
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import View
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import ITEM, Contribution
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import View
+from everypair.runtime.parallel import Workers
 
 
 class Constant(Tower):
@@ -33,7 +33,7 @@ class Constant(Tower):
     def blocks(self) -> Sequence[Any]:
         return ()
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self._dtype = site.dtype
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:

@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.parallel import SERIAL, Workers
-from everypair.parameter import Parameter
-from everypair.rows import Rows
-from everypair.towers.base import Tower
-from everypair.towers.fields import Solver, step_linear
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.parameter import Parameter
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import DerivedView, Tangents, View
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers.kron import KronField, StackedField
 from everypair.towers.lookup import Lookup
-from everypair.towers.modes import Modes, table_of
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import DerivedView, Tangents, View
+from everypair.towers.multiplicative import Modes, table_of
+from everypair.towers.steps.dispatch import Solver, step_linear
 
 
 class Core(Modes):
@@ -50,7 +50,7 @@ class Core(Modes):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.name = name
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         super().build(site)
         shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
         implicit = site.per_combination * self.n_combinations if self.complete else site.unobserved.sum()

@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.feedback import Values
-from everypair.parallel import Workers
-from everypair.parameter import Parameter
-from everypair.rows import Rows
-from everypair.towers.base import Tower
-from everypair.towers.contribution import Contribution
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import Contribution
+from everypair.engine.parameter import Parameter
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import View
+from everypair.runtime import validation as check
+from everypair.runtime.numerics import Values
+from everypair.runtime.parallel import Workers
 from everypair.towers.lookup import Lookup
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import View
 
 
 class Embedding(Tower):
@@ -41,7 +41,7 @@ class Embedding(Tower):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.column, self.name = column, name
 
-    def bind(self, site: Site) -> Tower:
+    def bind(self, site: BindContext) -> Tower:
         if self.column is None:
             return super().bind(site)
         return self.over_levels().bind(site)
@@ -53,7 +53,7 @@ class Embedding(Tower):
         table.column = None
         return Lookup(self.column, table)
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         name, weight = self.name or site.rows.name, site.weight
         W = site.normal((len(weight), self.n_dims), self.n_dims)
         self._W = site.parameter(name, W, weight[:, None], site.rows.name)

@@ -7,10 +7,10 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from everypair.features import Field
-from everypair.kernels.contract import contract, gather
+from everypair.columns.fields import Field
 from everypair.kernels.order import grouped
-from everypair.parallel import Workers
+from everypair.kernels.tensor import contract, gather
+from everypair.runtime.parallel import Workers
 
 
 class KronField(Field):

@@ -8,18 +8,18 @@ from functools import cached_property
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.features import Features, feature_weights, require_squares
-from everypair.parallel import Workers
-from everypair.parameter import Parameter
-from everypair.rows import Rows
-from everypair.towers.base import Tower
-from everypair.towers.contribution import Contribution
-from everypair.towers.fields import Solver, step_linear_stage
-from everypair.towers.levels import Stage, add_rows, columns_of, separately, spread_runs, stages
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors, turn
-from everypair.view import View
+from everypair.columns.features import Features, feature_weights, require_squares
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import Contribution
+from everypair.engine.parameter import Parameter
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Part, Vectors, turn
+from everypair.engine.view import View
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import Workers
+from everypair.towers.steps.dispatch import Solver, step_linear_stage
+from everypair.towers.steps.one_hot import Stage, add_rows, columns_of, separately, spread_runs, stages
 
 
 class FeatureTower(Tower):
@@ -30,7 +30,7 @@ class FeatureTower(Tower):
     needs_squares = False
     _W: Parameter
 
-    def read(self, site: Site) -> tuple[str, dict[str, np.ndarray]]:
+    def read(self, site: BindContext) -> tuple[str, dict[str, np.ndarray]]:
         """Take the features of the site's rows; returns a name for them, and what each feature weighs in the loss, by field."""
         self.columns = self.columns or tuple(site.rows.columns)
         self.features = site.rows.features(self.columns)
@@ -131,7 +131,7 @@ class Linear(FeatureTower):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.columns, self.name = check_columns(columns), name
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         name, weights = self.read(site)
         name = self.name or name
         W = site.normal((self.features.n_features, self.n_dims), self.n_dims, transposed=True)

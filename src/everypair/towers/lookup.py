@@ -7,18 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from everypair.feedback import Values
-from everypair.kernels.columns import gather_levels, gather_states
+from everypair.columns.table import Levels, NewLevels, Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import Contribution
+from everypair.engine.level_sweep import sweep_levels
+from everypair.engine.tower import Tower, check_towers
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import DerivedView, View
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.level_sweep import sweep_levels
-from everypair.parallel import Workers
-from everypair.rounding import tiny
-from everypair.rows import Levels, NewLevels, Rows
-from everypair.towers.base import Tower, check_towers
-from everypair.towers.contribution import Contribution
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import DerivedView, View
+from everypair.kernels.sparse import gather_levels, gather_states
+from everypair.runtime.numerics import Values, tiny
+from everypair.runtime.parallel import Workers
 
 
 class Lookup(Tower):
@@ -54,11 +53,11 @@ class Lookup(Tower):
     def tower(self) -> Tower:
         return self.towers[0]
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self.levels = site.rows.levels(self.column)
         self.towers = (self.tower.bind(site.levels(self.column, self._unobserved)),)
 
-    def bind_complete(self, site: Site, unobserved: float) -> Lookup:
+    def bind_complete(self, site: BindContext, unobserved: float) -> Lookup:
         """As :meth:`bind`, for levels that occur in more rows than are listed, and weigh ``unobserved`` there."""
         lookup = Lookup(self.column, self.tower)
         lookup._unobserved = unobserved

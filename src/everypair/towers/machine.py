@@ -13,20 +13,21 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.features import Features, OnesField
-from everypair.kernels.columns import add_half_squares
+from everypair.columns.features import Features
+from everypair.columns.fields import OnesField
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
+from everypair.engine.vectors import Part
+from everypair.engine.view import View
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
-from everypair.kernels.parts import add_half_norms
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
-from everypair.towers.fields import Solver, step_linear, step_linear_stage, step_machine_stage
-from everypair.towers.levels import columns_of
+from everypair.kernels.row_vectors import add_half_norms
+from everypair.kernels.sparse import add_half_squares
+from everypair.runtime import validation as check
+from everypair.runtime.parallel import Workers
 from everypair.towers.linear import FeatureTower, check_columns, project
-from everypair.towers.site import Site
-from everypair.vectors import Part
-from everypair.view import View
+from everypair.towers.steps.dispatch import Solver, step_linear, step_linear_stage, step_machine_stage
+from everypair.towers.steps.one_hot import columns_of
 
 
 class Machine(FeatureTower):
@@ -52,7 +53,7 @@ class Machine(FeatureTower):
         self.n_dims = self.factors + 2
         self.columns, self.names = check_columns(columns), names
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         k, bias = self.factors, site.side == "context"
         name, weights = self.read(site)
         names = self.names or ((f"{name} bias",) if bias else ()) + (f"{name} linear", name)

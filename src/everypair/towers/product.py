@@ -7,14 +7,14 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
-from everypair.kernels.columns import scale_slopes
+from everypair.columns.table import Rows
+from everypair.engine.tower import Tower, check_same_dims
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import DerivedView, Tangents, View
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers.base import Tower, check_same_dims
-from everypair.towers.modes import Modes, table_of
-from everypair.vectors import Part, Vectors
-from everypair.view import DerivedView, Tangents, View
+from everypair.kernels.sparse import scale_slopes
+from everypair.runtime.parallel import Workers
+from everypair.towers.multiplicative import Modes, table_of
 
 
 class Product(Modes):

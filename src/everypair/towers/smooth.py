@@ -1,7 +1,7 @@
 r"""Towers given by a formula and its derivatives: Algorithm 1 for any :math:`\phi(c; \theta)`.
 
 A parameter :math:`\theta` moves the vectors of the rows it touches. With :math:`g_c` and :math:`A_c` the half gradient and half
-curvature of the loss in the vector of row c (what a :class:`~everypair.view.View` gives),
+curvature of the loss in the vector of row c (what a :class:`~everypair.engine.view.View` gives),
 
 .. math::
 
@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair import validation as check
-from everypair.parallel import SERIAL, Workers
-from everypair.rounding import tiny
-from everypair.rows import Rows
-from everypair.towers.base import Tower
-from everypair.towers.site import Site
-from everypair.vectors import Vectors
-from everypair.view import View
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.tower import Tower
+from everypair.engine.vectors import Vectors
+from everypair.engine.view import View
+from everypair.runtime import validation as check
+from everypair.runtime.numerics import tiny
+from everypair.runtime.parallel import SERIAL, Workers
 
 Arrays = dict[str, np.ndarray]
 HALVINGS = 30
@@ -99,7 +99,7 @@ class Smooth(Tower):
 
     # what the base class makes of them
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self._dtype = site.dtype
         values = self._start_values(site)
         self.coordinate_entries = [Entries(self, at, values, site.rows.n) for at in self._listed(values, site.rows)]
@@ -110,7 +110,7 @@ class Smooth(Tower):
         for name, value in values.items():
             self.parameters[self._names[name]] = site.parameter(self._names[name], value, weights[name], site.rows.name)
 
-    def _start_values(self, site: Site) -> Arrays:
+    def _start_values(self, site: BindContext) -> Arrays:
         given = self.start(site.rows, lambda shape: site.normal(shape, self.n_dims))
         if not isinstance(given, Mapping):
             raise TypeError(f"{type(self).__name__}.start must return a dict of arrays, got {type(given).__name__}.")

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from everypair.parallel import Workers
-from everypair.rows import Rows
-from everypair.towers.base import Tower, check_same_dims, check_towers, common_turns
-from everypair.towers.contribution import Contribution
-from everypair.towers.site import Site
-from everypair.vectors import Part, Vectors
-from everypair.view import DerivedView, PartView, View
+from everypair.columns.table import Rows
+from everypair.engine.binding import BindContext
+from everypair.engine.contribution import Contribution
+from everypair.engine.tower import Tower, check_same_dims, check_towers, common_turns
+from everypair.engine.vectors import Part, Vectors
+from everypair.engine.view import DerivedView, PartView, View
+from everypair.runtime.parallel import Workers
 
 
 class Sum(Tower):
@@ -32,7 +32,7 @@ class Sum(Tower):
         self.n_dims = check_same_dims("Sum", towers)
         self.towers = towers
 
-    def build(self, site: Site) -> None:
+    def build(self, site: BindContext) -> None:
         self.bind_parts(site)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:

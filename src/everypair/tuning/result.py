@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from everypair import pictures
-from everypair.evaluation.search import Trial
 from everypair.recommender import Recommender
+from everypair.runtime import svg as pictures
+from everypair.tuning.search import Trial
 from everypair.tuning.spaces import Space
 from everypair.tuning.studies import optuna
 
@@ -69,7 +69,7 @@ class Tuning:
 
     def svg(self) -> str:
         """A picture: the value against each setting, and how much each mattered."""
-        from everypair.tuning.picture import draw
+        from everypair.tuning.plot import draw
 
         return draw(self._rows, self.metric, self._space, self.importance)
 

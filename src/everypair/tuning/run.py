@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from everypair import validation as check
 from everypair.data import Dataset
+from everypair.engine.solver import DivergedError
 from everypair.evaluation import EarlyStopping, Split
+from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.evaluation.splits import Splitter
-from everypair.evaluation.stopping import trained_by_epochs
-from everypair.progress import Progress
 from everypair.recommender import Recommender
-from everypair.solver import DivergedError
-from everypair.templates import like
+from everypair.runtime import validation as check
+from everypair.runtime.progress import Progress
 from everypair.tuning.result import Tuning
 from everypair.tuning.spaces import Space, default_space
 from everypair.tuning.studies import STARTUP, fingerprint, fingerprint_of_split, opened, optuna, quiet
+from everypair.tuning.template import like
 
 
 def tune(
@@ -64,7 +64,7 @@ def tune(
         Seconds, after which no epoch is begun. A trial that is cut off does not count.
     space : mapping, optional
         Arguments of the model: a tuple (low, high) is searched on a logarithmic scale, a list holds choices. "shrinkage" stands for
-        ``regularization`` in units of observed pairs (see :mod:`everypair.evaluation.search`). By default
+        ``regularization`` in units of observed pairs (see :mod:`everypair.tuning.search`). By default
         :func:`everypair.tuning.default_space`.
     study : path, optional
         A file that keeps the trials. A call with a file that is there goes on with it: finished trials are kept, one that was

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from everypair.data import Dataset
-from everypair.evaluation.search import SHRINKAGE, arguments
-from everypair.evaluation.stopping import trained_by_epochs
+from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.models import Tucker
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel, auto_weight
-from everypair.models.weighed import Weighed
+from everypair.models.weights_mixin import Weighed
 from everypair.recommender import Recommender
+from everypair.tuning.search import SHRINKAGE, arguments
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
 POPULARITY = "popularity_exponent"
@@ -38,7 +38,7 @@ NOT_SEARCHED = {
 def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     """The space that :func:`everypair.tune` searches if none is given.
 
-    The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.evaluation.search`) where it
+    The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.tuning.search`) where it
     grows with the weight of a row (``regularization_exponent`` 1; a Separable with 0 is set to 1 by :func:`~everypair.tune`), as it
     is for other exponents and tensors, and not at all where the model has a dict of L2 weights; how much more unobserved pairs of
     popular items weigh (``popularity_exponent``), where it is not 0; and the number of factors by doubling, up to 256

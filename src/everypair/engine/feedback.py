@@ -1,0 +1,348 @@
+"""Observed feedback: the set S of the paper, compressed by context and by item."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from everypair.kernels.order import (
+    ascending,
+    compress,
+    first_duplicate,
+    grouped,
+    spread,
+    stable_order,
+    strictly_ascending,
+    transpose,
+)
+from everypair.runtime import validation as check
+from everypair.runtime.numerics import Values
+
+EMPTY = "feedback is empty: at least one observed (context, item) pair is needed."
+
+
+class Pairs(NamedTuple):
+    """Observed pairs of one side in compressed rows; ``order`` gives each pair's position in the context view."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    order: np.ndarray | None
+
+
+class Feedback:
+    r"""Observed pairs ``(context, item, y, alpha)``; every other pair has ``y = 0`` and the model's ``unobserved_weight``.
+
+    Parameters
+    ----------
+    context, item : 1-d arrays of integers
+        Row and column of each observed pair, counted from 0.
+    y : number or array
+        The observed score.
+    alpha : number or array, greater than 0
+        The confidence in it. A number costs no memory per pair, for ``y`` too.
+    shape : (n_contexts, n_items), optional
+        Number of contexts and items; by default, the largest index plus one. Contexts and items without feedback are fine.
+    context_weight, item_weight : arrays, optional
+        :math:`m_c` and :math:`n_i \ge 0`: an unobserved pair weighs :math:`\alpha_0 m_c n_i` instead of :math:`\alpha_0`.
+    duplicates : {"error", "sum"}
+        What to do with repeated pairs. "sum" keeps the loss of the repeated events: their terms add up.
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> feedback = ep.Feedback([0, 0, 1], [0, 2, 1], shape=(2, 3))
+    >>> feedback
+    Feedback(2 contexts, 3 items, 3 pairs)
+    """
+
+    def __init__(
+        self,
+        context: Any,
+        item: Any,
+        y: Any = 1.0,
+        alpha: Any = 1.0,
+        shape: tuple[int, int] | None = None,
+        *,
+        context_weight: Any = None,
+        item_weight: Any = None,
+        duplicates: str = "error",
+    ) -> None:
+        check.choice("duplicates", duplicates, ("error", "sum"))
+        n_contexts, n_items = _shape(shape)
+        context = check.indices("context", context, n_contexts)
+        item = check.indices("item", item, n_items)
+        if len(context) != len(item):
+            raise ValueError(
+                f"context and item must have the same length, got {len(context)} and {len(item)}: one entry per observed pair."
+            )
+        if len(context) == 0:
+            raise ValueError(EMPTY)
+        n_contexts = int(context.max()) + 1 if n_contexts is None else n_contexts
+        n_items = int(item.max()) + 1 if n_items is None else n_items
+        alpha, b, constant = _terms(alpha, y, len(context))
+        weights = _weights((n_contexts, n_items), context_weight, item_weight)
+        self._sort((n_contexts, n_items), context, item, alpha, b, constant, weights, duplicates)
+
+    def _sort(
+        self,
+        shape: tuple[int, int],
+        context: np.ndarray,
+        item: np.ndarray,
+        alpha: Values,
+        b: Values,
+        constant: float,
+        weights: list[np.ndarray | None],
+        duplicates: str,
+        covered: np.ndarray | None = None,
+        counts: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        """Sort the pairs by (context, item); merge repeated ones.
+
+        ``covered`` is how much of the context's weight m_c each observation speaks for: all of it unless contexts were
+        merged. ``counts`` are the numbers of observed pairs by context and by item before any merging.
+        """
+        index = _index_type(shape, len(context))
+        indptr = compress(context, shape[0])
+        counts = counts or (np.diff(indptr), np.bincount(item, minlength=shape[1]))
+        if ascending(context, item):
+            indices = item.astype(index)
+        elif np.ndim(alpha) == 0 and np.ndim(b) == 0 and covered is None:
+            indices = np.empty(len(item), index)
+            columns, by_item = compress(item, shape[1]), np.empty(len(item), index)
+            spread(item, context, columns, by_item)
+            transpose(columns, by_item, indptr, indices, None)
+            del by_item
+        else:
+            _, by_item = grouped(item, shape[1], index)
+            order = np.empty_like(by_item)
+            stable_order(context, indptr, by_item, order)
+            indices = item[order].astype(index, copy=False)
+            alpha, b = values_at(alpha, order), values_at(b, order)
+            covered = None if covered is None else covered[order]
+        repeated = first_duplicate(indptr, indices)
+        if repeated >= 0:
+            if duplicates == "error":
+                row, column = int(np.searchsorted(indptr, repeated, side="right")) - 1, indices[repeated]
+                first, second = np.flatnonzero((context == row) & (item == column))[:2].tolist()
+                raise ValueError(
+                    f"the pair (context {row}, item {column}) occurs more than once: at positions {first} "
+                    f"and {second}. Drop repeated pairs, or pass duplicates='sum' to add up their terms of the loss."
+                )
+            first = np.ones(len(indices), bool)
+            rows = np.repeat(np.arange(shape[0], dtype=index), np.diff(indptr))
+            first[1:] = (indices[1:] != indices[:-1]) | (rows[1:] != rows[:-1])
+            starts = np.flatnonzero(first)
+            n = len(indices)
+            alpha, b = (np.add.reduceat(np.broadcast_to(v, n).astype(np.float64), starts) for v in (alpha, b))
+            covered = None if covered is None else np.add.reduceat(covered, starts)
+            indices, indptr = indices[starts], compress(rows[starts], shape[0])
+        self._transpose(shape, indptr, indices, alpha, b, constant, weights, counts, covered)
+
+    def _transpose(
+        self,
+        shape: tuple[int, int],
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        alpha: Values,
+        b: Values,
+        constant: float,
+        weights: list[np.ndarray | None],
+        counts: tuple[np.ndarray, np.ndarray] | None = None,
+        covered: np.ndarray | None = None,
+    ) -> None:
+        """Take sorted pairs, context by context, and sort them item by item, too."""
+        columns = compress(indices, shape[1])
+        rows, order = np.empty_like(indices), np.empty_like(indices)
+        transpose(indptr, indices, columns, rows, order)
+        self.shape = shape
+        self.alpha, self.b, self.constant = alpha, b, constant
+        self.context_weight, self.item_weight = weights
+        self.covered = covered
+        self.by_context = Pairs(indptr, indices, None)
+        self.by_item = Pairs(columns, rows, order)
+        self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, alpha: Any = 1.0, *, context_weight: Any = None, item_weight: Any = None) -> Feedback:
+        """Feedback from a sparse matrix: the stored values are y, also stored zeros.
+
+        ``alpha`` is a number, or a sparse matrix that stores the same cells. Weights as for :class:`Feedback`.
+        """
+        if not sp.issparse(matrix):
+            raise TypeError(f"matrix must be a scipy sparse matrix, got {type(matrix).__name__}.")
+        y = _compressed_rows("matrix", matrix)
+        if sp.issparse(alpha):
+            weights = _compressed_rows("alpha", alpha)
+            same = weights.shape == y.shape and np.array_equal(weights.indptr, y.indptr)
+            if not (same and np.array_equal(weights.indices, y.indices)):
+                raise ValueError("alpha must store the same cells as matrix; a stored cell of one is missing in the other.")
+            alpha = weights.data
+        elif np.ndim(alpha) > 0:
+            raise TypeError("alpha must be a number or a sparse matrix that stores the same cells as matrix, got an array.")
+        check.finite("matrix", y)
+        if y.nnz == 0:
+            raise ValueError(EMPTY)
+        shape = (check.integer("shape[0]", int(y.shape[0]), low=1), check.integer("shape[1]", int(y.shape[1]), low=1))
+        values: Any = float(y.data[0]) if np.all(y.data == y.data[0]) else y.data.astype(np.float64)
+        index = _index_type(shape, y.nnz)
+        feedback = object.__new__(cls)
+        feedback._transpose(
+            shape,
+            y.indptr.astype(np.int64),
+            y.indices.astype(index, copy=True),
+            *_terms(alpha, values, y.nnz),
+            _weights(shape, context_weight, item_weight),
+        )
+        return feedback
+
+    def merge_contexts(self, groups: Any, weigh: bool = True) -> Feedback:
+        """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
+
+        A merged context weighs as much as its members together, and an observation by some of them only takes the place of
+        their share: objective and its parts are those of the unmerged feedback, whenever the merged contexts have equal
+        vectors. Without ``weigh`` a merged context weighs one, however many it was made of.
+        """
+        groups = check.indices("groups", groups, None)
+        if len(groups) != self.n_contexts:
+            raise ValueError(f"groups must have one entry per context ({self.n_contexts}), got {len(groups)}.")
+        n = int(groups.max()) + 1
+        rows = self.rows
+        members, _ = self.weights()
+        covered = members[rows] if self.covered is None else self.covered
+        merged = object.__new__(Feedback)
+        merged._sort(
+            (n, self.n_items),
+            groups[rows],
+            self.by_context.indices,
+            self.alpha,
+            self.b,
+            self.constant,
+            [np.bincount(groups, members, n) if weigh else None, self.item_weight],
+            "sum",
+            covered.astype(np.float64) if weigh else None,
+            (np.bincount(groups, self.context_count, n).astype(np.int64), self.item_count),
+        )
+        return merged
+
+    def by_popularity(self, exponent: float) -> Feedback:
+        r"""With ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` is how often the item was observed.
+
+        All are scaled such that their sum stays: of what unobserved pairs weigh together, popular items get more.
+        """
+        if check.number("exponent", exponent, low=0.0) == 0.0:
+            return self
+        _, n = self.weights()
+        popular = n * (np.maximum(self.item_count, 1.0) / max(self.item_count.max(), 1)) ** exponent
+        total = float(popular.sum())
+        other = copy.copy(self)
+        other.item_weight = popular * (float(n.sum()) / total) if total > 0 else n
+        return other
+
+    @property
+    def n_contexts(self) -> int:
+        return self.shape[0]
+
+    @property
+    def n_items(self) -> int:
+        return self.shape[1]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The context of each pair, in the order of ``by_context``."""
+        indptr, indices, _ = self.by_context
+        return np.repeat(np.arange(self.n_contexts, dtype=indices.dtype), np.diff(indptr))
+
+    def unobserved(self) -> Values:
+        """``m_c n_i`` of each observed pair, in the order of ``by_context``: what it would weigh, times alpha0, unobserved."""
+        if self.covered is None and self.context_weight is None:
+            return 1.0 if self.item_weight is None else self.item_weight[self.by_context.indices]
+        context = self.covered if self.covered is not None else self.context_weight[self.rows]  # type: ignore[index]
+        return context if self.item_weight is None else context * self.item_weight[self.by_context.indices]
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """``m_c`` of every context and ``n_i`` of every item: ones where none were given."""
+        m = np.ones(self.n_contexts) if self.context_weight is None else self.context_weight
+        n = np.ones(self.n_items) if self.item_weight is None else self.item_weight
+        return m, n
+
+    def total_weight(self, alpha0: float) -> tuple[np.ndarray, np.ndarray]:
+        """Weight of each context and of each item in the loss: observed pairs plus ``alpha0 m_c sum n_i`` (and vice versa)."""
+        m, n = self.weights()
+        return self.context_count + alpha0 * m * n.sum(), self.item_count + alpha0 * n * m.sum()
+
+    def __len__(self) -> int:
+        return len(self.by_context.indices)
+
+    def __repr__(self) -> str:
+        return f"Feedback({self.n_contexts:,} contexts, {self.n_items:,} items, {len(self):,} pairs)"
+
+
+def as_feedback(feedback: Any) -> Feedback:
+    """``feedback`` itself, or the feedback a scipy sparse matrix stores."""
+    if isinstance(feedback, Feedback):
+        return feedback
+    if sp.issparse(feedback):
+        return Feedback.from_scipy(feedback)
+    raise TypeError(
+        f"feedback must be an everypair.Feedback or a scipy sparse matrix, got {type(feedback).__name__}. "
+        f"Build one with everypair.Feedback(context, item)."
+    )
+
+
+def _shape(shape: Any) -> tuple[int, int] | tuple[None, None]:
+    if shape is None:
+        return None, None
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ValueError(f"shape must be a pair (n_contexts, n_items), got {shape!r}.")
+    return check.integer("shape[0]", shape[0], low=1), check.integer("shape[1]", shape[1], low=1)
+
+
+def _index_type(shape: tuple[int, int], n_pairs: int) -> type:
+    return np.int32 if max(*shape, n_pairs) < 2**31 else np.int64
+
+
+def _compressed_rows(name: str, matrix: Any) -> Any:
+    """A sparse matrix by sorted rows, without repeated cells: its own arrays if they are that."""
+    rows = check.sparse(name, matrix)
+    if rows.format == "csr" and strictly_ascending(rows.indptr, rows.indices):
+        n_pairs = int(rows.indptr[-1])  # there may be room for more
+        return sp.csr_array((rows.data[:n_pairs], rows.indices[:n_pairs], rows.indptr), shape=rows.shape)
+    rows = rows.astype(np.float64).tocsr(copy=True)
+    rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # which has not been told that it is sorted
+    rows.sum_duplicates()
+    return rows
+
+
+def _terms(alpha: Any, y: Any, n_pairs: int) -> tuple[Values, Values, float]:
+    """``alpha``, ``b = alpha y`` and the constant ``sum alpha y^2`` of the loss."""
+    alpha = _values("alpha", alpha, n_pairs, positive=True)
+    y = _values("y", y, n_pairs)
+    with np.errstate(over="ignore", invalid="ignore"):
+        b = np.float64(alpha) * y
+        constant = b * y * n_pairs if np.ndim(b) == 0 else float(np.sum(b * y))
+    if not np.isfinite(constant):
+        raise ValueError("alpha * y * y overflows: y and alpha are too large to square and add up. Rescale them.")
+    return alpha, b if np.ndim(b) else float(b), float(constant)
+
+
+def _weights(shape: tuple[int, int], context_weight: Any, item_weight: Any) -> list[np.ndarray | None]:
+    named = zip(("context_weight", "item_weight"), (context_weight, item_weight), shape, strict=True)
+    return [
+        None if weight is None else check.reals(name, weight, n, nonnegative=True).astype(np.float64) for name, weight, n in named
+    ]
+
+
+def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Values:
+    """A number stays a number; an array is checked entry by entry."""
+    if np.ndim(value) == 0:
+        value = check.array(name, value).item() if isinstance(value, np.ndarray) else value
+        return check.number(name, value, low=0.0 if positive else -np.inf, open_low=positive)
+    return check.reals(name, value, length, positive=positive)
+
+
+def values_at(values: Values, order: np.ndarray | None) -> Values:
+    """Weights in another order; one weight for all stays as it is."""
+    return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]

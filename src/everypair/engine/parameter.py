@@ -1,0 +1,58 @@
+"""The parameters of a tower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair.runtime.numerics import Values
+
+
+class Part(NamedTuple):
+    """The rows of a parameter that belong to a field, how many they are, and lambda before it is scaled by their weight."""
+
+    field: str | None
+    size: int
+    strength: float
+
+
+@dataclass
+class Parameter:
+    """An array of parameters, and the L2 weight ``lambda_theta`` of its entries (broadcast against them).
+
+    Fixed parameters are held: not stepped on, not rotated, outside L2.
+    """
+
+    value: np.ndarray
+    penalty: Values = 0.0
+    fixed: bool = False
+    transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
+    parts: list[Part] = field(default_factory=list)
+
+    def l2(self) -> float:
+        if self.fixed:
+            return 0.0
+        if np.ndim(self.penalty) == 0:
+            rows = self.value if self.value.ndim == 2 else self.value.reshape(1, -1)
+            return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
+        return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
+
+    @property
+    def by_row(self) -> np.ndarray:
+        """The values, to be written to, with a row for each feature (or row, or level) as ``parts`` count them."""
+        return self.value.T if self.transposed else self.value
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape users see."""
+        return self.value.shape[::-1] if self.transposed else self.value.shape
+
+    def show(self) -> np.ndarray:
+        """A copy, in the shape users see."""
+        return np.array(self.value.T if self.transposed else self.value, order="C")
+
+    def load(self, value: Any) -> None:
+        value = np.asarray(value, self.value.dtype)
+        self.value[...] = value.T if self.transposed else value

@@ -1,0 +1,130 @@
+"""The sweep of a side whose rows are free vectors, and its scores: sixteen dimensions at a time, rows shared among threads.
+
+The dimensions are the outer loop: sixteen of the other side fit into the cache of a core, or nearly, while rows stream past them
+and the scores of the observed pairs are kept. Rows are independent of one another. A row too long for one thread is cut into pieces
+of fixed size, whose sums are added up in their order: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from everypair.engine.vectors import Vectors
+from everypair.engine.view import Observed
+from everypair.kernels import row_sweep
+from everypair.kernels.simd import LANES
+from everypair.runtime.numerics import Values
+from everypair.runtime.parallel import Workers
+
+FEW = 2_048  # rows whose vectors are computed, or padded, at a time
+
+
+class RowSweep:
+    """How the rows of a side are shared out.
+
+    Parameters
+    ----------
+    indptr : array
+        Compressed rows of observed pairs.
+    workers : Workers
+    """
+
+    def __init__(self, indptr: np.ndarray, workers: Workers) -> None:
+        self._workers = workers
+        lengths = np.diff(indptr)
+        self._long = np.flatnonzero(lengths > row_sweep.SHARED)
+        pieces = [np.arange(indptr[c], indptr[c + 1], row_sweep.SHARED) for c in self._long]
+        self._pieces = np.concatenate([[0], np.cumsum([len(starts) for starts in pieces])]).astype(np.int64)
+        self._row = np.repeat(np.arange(len(self._long)), np.diff(self._pieces))
+        self._lo = np.concatenate([*pieces, np.empty(0, indptr.dtype)])
+        self._hi = np.minimum(self._lo + row_sweep.SHARED, indptr[1:][self._long[self._row]])
+        short = np.where(lengths > row_sweep.SHARED, 0, lengths)
+        self._bounds = workers.split(np.concatenate([[0], np.cumsum(short)]))
+        self._totals = np.empty((len(self._lo), LANES + 1, LANES))
+
+    def __call__(
+        self,
+        pairs: Observed,
+        other: Vectors,
+        J: np.ndarray,
+        weight: Values,
+        penalty: Values,
+        eta: float,
+        tiny: float,
+        W: np.ndarray,
+    ) -> None:
+        """Coordinate descent on all dimensions of the rows of ``W``; ``J`` is the other side's Gram, ``weight`` alpha0 m_c."""
+        dtype, k = W.dtype, W.shape[1]
+        moving = W if k % LANES == 0 else np.pad(W, ((0, 0), (0, -k % LANES)))
+        indices, scores = pairs.indices, pairs.scores
+        a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
+        beside = J - np.diag(np.diag(J))
+        coupled = bool(np.any(weight)) and bool(np.any(beside))
+        weights = (a, np.ndim(pairs.a), b, np.ndim(pairs.b), scores)
+        delta = np.empty(len(self._long) * LANES, dtype)
+        for first in range(0, k, LANES):
+            stop = min(first + LANES, k)
+            psi = other.panel(first, stop, self._workers)
+            block = np.zeros((LANES + 1, LANES), dtype)
+            block[0, : stop - first] = np.diag(J)[first:stop]
+            rest, rest_step = np.zeros(LANES, dtype), 0
+            if coupled:
+                block[1 : 1 + stop - first, : stop - first] = beside[first:stop, first:stop]
+                rest, rest_step = self._product(moving[:, :k], beside[:, first:stop]), LANES
+            steps = (block, coupled, rest, rest_step, weight, penalty, eta, tiny, moving.reshape(-1), moving.shape[1], first)
+            self._run_pieces_and_rows(pairs.indptr, indices, weights, psi, steps)
+            if len(self._long):
+                row_sweep.step_long(0, len(self._long), self._long, self._pieces, self._totals, *steps, delta)
+                self._workers.run(
+                    row_sweep.move_pieces, range(len(self._lo) + 1), self._lo, self._hi, self._row, indices, psi, scores, delta
+                )  # fmt: skip
+        if moving is not W:
+            W[...] = moving[:, :k]
+
+    def _run_pieces_and_rows(self, indptr: Any, indices: Any, weights: Any, psi: np.ndarray, steps: Any) -> None:
+        """Sums of the pieces of long rows, and all of the other rows: any task may run at any time."""
+        n, bounds = len(self._lo), self._bounds
+        of_pieces: Any = (self._lo, self._hi, indices, *weights, psi, self._totals)
+        of_rows: Any = (indptr, indices, *weights, psi, *steps)
+
+        def some(start: int, stop: int) -> None:
+            if start < n:
+                row_sweep.sum_pieces(start, min(stop, n), *of_pieces)
+            if stop > n:
+                row_sweep.sweep(bounds[max(start - n, 0)], bounds[stop - n], *of_rows)
+
+        self._workers.run(some, range(n + len(bounds)))
+
+    def _product(self, W: np.ndarray, J: np.ndarray) -> np.ndarray:
+        """``W J`` for some columns of J, padded with zeros."""
+        J = np.pad(J, ((0, 0), (0, LANES - J.shape[1]))).astype(W.dtype)
+        out = np.empty((len(W), LANES), W.dtype)
+
+        def some(start: int, stop: int) -> None:
+            np.matmul(W[start:stop], J, out=out[start:stop])
+
+        self._workers.chunks(len(W), some)
+        return out.reshape(-1)
+
+
+def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors, scores: np.ndarray, workers: Workers) -> None:
+    """Scores of the observed pairs from scratch."""
+    bounds, k = workers.split(indptr), own.shape[1]
+    if k % LANES == 0 and own.has_rows and other.has_rows:
+        workers.run(row_sweep.score, bounds, indptr, indices, own.rows.reshape(-1), 0, other.rows, scores)
+        return
+    part, psi = own.parts(0, k), other.panel(0, k, workers)
+
+    def some(start: int, stop: int) -> None:
+        for first in range(start, stop, FEW):
+            last = min(first + FEW, stop)
+            phi = np.zeros((last - first, psi.shape[1]), psi.dtype)
+            phi[:, :k] = part(first, last)
+            row_sweep.score(first, last, indptr, indices, phi.reshape(-1), first, psi, scores)
+
+    if own.has_rows:
+        workers.run(some, bounds)
+    else:  # what is computed may depend on where a range begins: always the same ranges
+        workers.chunks(own.shape[0], some)

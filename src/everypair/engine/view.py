@@ -1,0 +1,151 @@
+"""The loss as a tower sees it: the seam between the objective, which knows no model, and the towers, which know no loss."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from everypair.engine.vectors import Vectors
+from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.runtime.numerics import Values
+from everypair.runtime.parallel import Workers
+
+
+class Observed(NamedTuple):
+    """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    a: Values
+    b: Values
+    scores: np.ndarray
+
+
+class Tangents(NamedTuple):
+    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
+
+    ``observed`` are the pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and ``weight`` is alpha0 m_c. Without
+    a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal matrix of v, or, if there is a
+    ``core``, the matrix (own dimensions x those of psi) that is its product with v.
+    """
+
+    observed: Observed
+    psi: np.ndarray
+    J: np.ndarray
+    weight: Values
+    table: np.ndarray | None = None
+    codes: np.ndarray | None = None
+    core: np.ndarray | None = None
+
+
+class View(ABC):
+    r"""A quadratic in the vector of each row of a tower, everything else held.
+
+    Moving the row's vector by t changes the loss by exactly :math:`2 \langle g, t \rangle + t' A t`. A view gives the halves of
+    gradient and curvature: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along` for a direction
+    across several, which may differ from row to row. A tower answers with the ``move`` of the same name, before it asks for other
+    slopes, so that everything that depends on its vectors stays in step. The arrays that slopes come in are the caller's to
+    change, and only good until the next call.
+
+    The view of a whole side is :class:`everypair.engine.objective.Side`. Each combinator of towers derives the views of its
+    parts from its own: the same problem, in the part's rows and dimensions.
+    """
+
+    workers: Workers
+    dtype: np.dtype
+    n_rows: int
+    own: Vectors | None = None  # the tower's vectors, where the view keeps them
+
+    @abstractmethod
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature of the loss with respect to ``phi_f`` of each row."""
+
+    @abstractmethod
+    def move(self, f: int, delta: np.ndarray) -> None:
+        """``phi_f += delta``."""
+
+    @abstractmethod
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Half gradient and half curvature for moving each row's vector along ``tangent[c]``, whose first entry is dimension
+        ``at``."""
+
+    @abstractmethod
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        """Half gradients and half curvatures for two dimensions, as the state that :mod:`everypair.kernels.pairs` describes;
+        ``phi`` is what the tower's own ``phi_f`` is now."""
+        state = np.zeros((self.n_rows, 8), self.dtype)
+        g_f, h_ff = (x.copy() for x in self.slopes(f))
+        g_q, h_qq = (x.copy() for x in self.slopes(q))
+        both = np.zeros((self.n_rows, abs(q - f) + 1), self.dtype)
+        both[:, 0] = both[:, -1] = 1.0
+        _, h = self.slopes_along(both, min(f, q))
+        for column, x in zip((G_F, G_Q, H_FF, H_FQ, H_QQ, PHI), (g_f, g_q, h_ff, (h - h_ff - h_qq) / 2, h_qq, phi), strict=True):
+            state[:, column] = x
+        return state
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        """``phi_f += delta_f`` and ``phi_q += delta_q``."""
+        for dimension, delta in ((f, delta_f), (q, delta_q)):
+            self.slopes(dimension)  # a move follows the slopes it answers
+            self.move(dimension, delta)
+
+    def track(self, f: int) -> None:  # noqa: B027
+        """A hint that the slopes of this dimension will be asked for again and again."""
+
+    def implicit(self) -> tuple[float, np.ndarray]:
+        """``alpha0`` and the other side's J, for a tower that stands for more rows than are listed: the view then gives the
+        explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
+        raise NotImplementedError(f"{type(self).__name__} lists all its rows")
+
+    def tangents(self) -> Tangents | None:
+        """What a sweep over levels needs, which moves the scores itself; None if the view does not have it."""
+        return None
+
+    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
+        """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""
+        return False
+
+
+class DerivedView(View):
+    """A view made from another, over the same rows unless ``n_rows`` says otherwise."""
+
+    def __init__(self, view: View, n_rows: int | None = None) -> None:
+        self._view = view
+        self.workers, self.dtype, self.n_rows = view.workers, view.dtype, view.n_rows if n_rows is None else n_rows
+
+    def track(self, f: int) -> None:
+        self._view.track(f)
+
+
+class PartView(DerivedView):
+    """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""
+
+    def __init__(self, view: View, start: int = 0) -> None:
+        super().__init__(view)
+        self._start = start
+
+    def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes(self._start + f)
+
+    def move(self, f: int, delta: np.ndarray) -> None:
+        self._view.move(self._start + f, delta)
+
+    def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        return self._view.slopes_along(tangent, self._start + at)
+
+    def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
+        self._view.move_along(tangent, delta, self._start + at)
+
+    def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        return self._view.slopes_pair(self._start + f, self._start + q, phi)
+
+    def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
+        self._view.move_pair(self._start + f, self._start + q, delta_f, delta_q)
+
+    def track(self, f: int) -> None:
+        self._view.track(self._start + f)

@@ -1,0 +1,205 @@
+"""Early stopping: a fit ends where a metric on held-out queries no longer gets better, and the best epoch's parameters are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from everypair.engine.solver import Epoch
+from everypair.evaluation import metrics as formulas
+from everypair.evaluation.evaluate import evaluate
+from everypair.evaluation.splits import Queries
+from everypair.models.tower_model import TowerModel
+from everypair.persistence.fingerprints import fingerprint
+from everypair.recommender import Recommender
+from everypair.runtime import validation as check
+
+
+class EarlyStopping:
+    """A callback of :meth:`Recommender.fit <everypair.Recommender.fit>` that evaluates the model and ends the fit in time.
+
+    When the fit ends, the model has the parameters of its best epoch, not of its last; ``history_`` has all epochs that were run.
+
+    ``fit(dataset, validation=split.tune)`` makes one. Given as a callback of its own, it puts the best parameters back when it
+    stops the fit and at the model's last epoch, but not where ``tol``, Ctrl-C or another callback ended the fit before.
+
+    Parameters
+    ----------
+    queries : Queries
+        ``tune`` of a :class:`~everypair.evaluation.Split` whose ``train`` is fitted.
+    metric : str
+    every : int
+        Epochs between evaluations; the last epoch is evaluated, too.
+    patience : int
+        The fit ends after so many evaluations in a row without a better value.
+    exclude_seen : bool
+        As for :func:`~everypair.evaluation.evaluate`.
+
+    Attributes
+    ----------
+    values : dict
+        The metric at each epoch that was evaluated.
+    best_epoch : int or None
+        The first epoch with the largest value; None before the first evaluation.
+    best_value : float
+        Its value.
+    restores : bool
+        Whether it puts the best parameters back by itself, and does not leave that to whoever made it.
+
+    Examples
+    --------
+    >>> import everypair as ep
+    >>> split = ep.evaluation.LeaveLast().split(ep.datasets.youtube_like(200, 50, seed=0))
+    >>> stopping = ep.evaluation.EarlyStopping(split.tune, "ndcg@10")
+    >>> recommender = ep.Recommender(ep.MF(factors=4, epochs=30)).fit(split.train, callback=stopping)
+    >>> found = ep.evaluation.evaluate(recommender, split.tune, ["ndcg@10"])
+    >>> found["ndcg@10"] == stopping.best_value == max(stopping.values.values())
+    True
+    """
+
+    def __init__(
+        self, queries: Queries, metric: str = "ndcg@10", *, every: int = 1, patience: int = 2, exclude_seen: bool = True
+    ) -> None:
+        if not isinstance(queries, Queries):
+            raise TypeError(f"queries must be split.tune or other Queries of a split, got {type(queries).__name__}.")
+        formulas.parse(metric)
+        self.queries, self.metric, self.exclude_seen = queries, metric, exclude_seen
+        self.every, self.patience = check.integer("every", every, low=1), check.integer("patience", patience, low=1)
+        self.restores = True
+        self._forget()
+
+    def _forget(self) -> None:
+        self.values: dict[int, float] = {}
+        self._kept: dict[int, dict[str, np.ndarray]] = {}
+        self._restored = False
+
+    @property
+    def best_epoch(self) -> int | None:
+        return _best(self.values)
+
+    def _regular(self, epoch: int) -> bool:
+        """Whether it is evaluated however many epochs there are, and not as the last of them alone."""
+        return epoch % self.every == 0
+
+    @property
+    def best_value(self) -> float:
+        return max(self.values.values(), default=-np.inf)
+
+    def __call__(self, recommender: Recommender, epoch: Epoch) -> bool:
+        """Evaluate, if it is time to; whether to stop."""
+        model = trained_by_epochs(recommender.model)
+        if epoch.epoch == 1:  # of another fit
+            self._forget()
+        last, regular = epoch.epoch == model.epochs, self._regular(epoch.epoch)
+        if not regular and not last:
+            return False
+        found = evaluate(recommender, self.queries, (self.metric,), exclude_seen=self.exclude_seen)[self.metric]
+        self.values[epoch.epoch] = found
+        wanted = self._worth_keeping()
+        self._kept = {old: values for old, values in self._kept.items() if old in wanted}
+        if epoch.epoch in wanted:
+            self._kept[epoch.epoch] = model.parameters_
+        since = sum(evaluated > (self.best_epoch or 0) for evaluated in self.values)
+        stop = regular and since >= self.patience  # a fit of more epochs would not have been evaluated here
+        if self.restores and (stop or last):
+            self.restore(recommender)
+            self._restored = not stop
+        return stop
+
+    def _worth_keeping(self) -> set[int | None]:
+        """The best epoch, and the best one for a fit that goes on with more epochs."""
+        return {self.best_epoch, _best({epoch: value for epoch, value in self.values.items() if self._regular(epoch)})}
+
+    def restore(self, recommender: Recommender) -> None:
+        """Put the best parameters back into the model; nothing if there was no evaluation yet."""
+        if self.best_epoch is not None:
+            for name, parameter in _parameters(recommender).items():
+                parameter.load(self._kept[self.best_epoch][name])
+
+    def __repr__(self) -> str:
+        if not self.values:
+            return f"EarlyStopping({self.metric}, not evaluated yet)"
+        return f"EarlyStopping({self.metric} {self.best_value:.4f}, best at epoch {self.best_epoch} of {max(self.values)})"
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What the values depend on, and when a fit ends by them."""
+        return {
+            "metric": self.metric,
+            "every": self.every,
+            "patience": self.patience,
+            "exclude_seen": bool(self.exclude_seen),
+            "queries": fingerprint(self.queries.content()),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What a fit that goes on later needs to know, as JSON takes it; the best parameters apart (see :meth:`arrays`)."""
+        return {**self._settings, "values": [[epoch, value] for epoch, value in self.values.items()], "restored": self._restored}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The best parameters, as ``parameters_`` of the model has them, by epoch and name."""
+        return {f"{epoch} {name}": value for epoch, values in self._kept.items() for name, value in values.items()}
+
+    def resume(self, recommender: Recommender, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Go on with a fit that was ended.
+
+        What was evaluated as the last epoch alone is forgotten where there are more epochs now: the fit goes on as one of so many
+        epochs from the start.
+
+        Parameters
+        ----------
+        recommender : Recommender
+            With the epochs so far, and the parameters of the last of them.
+        state, arrays
+            Of the :class:`EarlyStopping` of that fit, after the same epoch.
+        """
+        self._check_settings(state)
+        model = trained_by_epochs(recommender.model)
+        values, done = {int(epoch): float(value) for epoch, value in state["values"]}, len(model.history_)
+        if values and max(values) > done:
+            raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
+        if state["restored"] and done < model.epochs:
+            raise ValueError(
+                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot go on to epoch "
+                f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
+            )
+        self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
+        self._kept, self._restored = {}, bool(state["restored"])
+        shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
+        for epoch in self._worth_keeping() - {None}:
+            kept = {name: np.array(arrays[f"{epoch} {name}"]) for name in shapes if f"{epoch} {name}" in arrays}
+            given = {name: value.shape for name, value in kept.items()}
+            if given != shapes:
+                raise ValueError(f"arrays must have the parameters of epoch {epoch}, with shapes {shapes}, got {given}.")
+            self._kept[int(epoch or 0)] = kept
+
+    def _check_settings(self, state: Any) -> None:
+        """Values of other settings are not to be compared."""
+        known = state if isinstance(state, Mapping) else {}
+        for name, now in self._settings.items():
+            before = known.get(name)
+            if before != now:
+                what = "other queries" if name == "queries" else f"{name}={before!r}, got {name}={now!r}"
+                raise ValueError(f"the fit was watched with {what}: go on with the same, or begin anew without its checkpoint.")
+
+
+def _best(values: Mapping[int, float]) -> int | None:
+    """The first epoch with the largest value."""
+    return max(values, key=lambda epoch: values[epoch], default=None)
+
+
+def trained_by_epochs(model: Any) -> TowerModel:
+    """The model, if it is trained by epochs."""
+    if not isinstance(model, TowerModel):
+        raise TypeError(
+            f"only models that are trained by epochs (MF, MFSI, FM, PARAFAC, Tucker) can be stopped early or tuned, got {model!r}."
+        )
+    return model
+
+
+def _parameters(recommender: Recommender) -> dict[str, Any]:
+    towers = trained_by_epochs(recommender.model)._towers
+    return {name: parameter for tower in towers.values() for name, parameter in tower.parameters.items()}

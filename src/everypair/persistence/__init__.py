@@ -1,0 +1,1 @@
+"""Folders that are written whole or not at all: their checksums, fingerprints of data, checkpoints of fits."""

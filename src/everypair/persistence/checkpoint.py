@@ -1,0 +1,152 @@
+"""The state of a fit on disk: enough to go on with the same bits, and to refuse another fit."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair.engine.feedback import Feedback
+from everypair.engine.solver import Epoch
+from everypair.persistence.fingerprints import fingerprint, of_columns, of_feedback
+from everypair.persistence.folder import Folder
+from everypair.towers import Tower
+
+VERSION = 1
+FREE = ("epochs", "tol", "n_threads")  # settings that may change from one call to the next
+
+
+class State(NamedTuple):
+    """What a fit has come to after an epoch.
+
+    ``stop_reason`` is "running" unless the fit ended there, with ``tol`` if that is why; ``callback`` and ``arrays`` are what the
+    callback's ``state()`` and ``arrays()`` gave.
+    """
+
+    parameters: Mapping[str, np.ndarray]
+    history: Sequence[Epoch]
+    stop_reason: str
+    tol: float
+    callback: Any
+    arrays: Mapping[str, np.ndarray]
+
+    def reason_to_stop(self, epochs: int, tol: float) -> str | None:
+        """Why a fit with these settings would not go on from here."""
+        if self.stop_reason == "callback" or (self.stop_reason == "tol" and tol >= self.tol):
+            return self.stop_reason
+        return "epochs" if len(self.history) == epochs else None
+
+
+class Identity(NamedTuple):
+    """Which fit it is: facts, whose differences can be told, and fingerprints of arrays."""
+
+    facts: dict[str, Any]
+    fingerprints: dict[str, str]
+
+    def differences(self, before: Identity) -> Iterator[str]:
+        """How this fit is another than the one before."""
+        for name in {**before.facts, **self.facts}:
+            was, now = before.facts.get(name), self.facts.get(name)
+            if was != now:
+                yield f"{name} was {_shown(was)}, is {_shown(now)}"
+        for name, digest in self.fingerprints.items():
+            if before.fingerprints.get(name, digest) != digest:
+                yield f"{name} is not the one of the checkpoint"
+
+
+class Checkpoint:
+    """The folder in which a fit leaves its state after every few epochs.
+
+    It is made, and tried, before anything is computed; :meth:`read` says which fit it is for.
+    """
+
+    def __init__(self, path: Any, every: int) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"checkpoint must be the path of a folder, got {path!r} of type {type(path).__name__}.")
+        self._folder, self._every = Folder(path, "checkpoint", VERSION), every
+        self._folder.make()
+
+    def read(self, identity: Identity, epochs: int) -> State | None:
+        """The state that this fit left, if there is one; another fit's is refused."""
+        self._identity = identity
+        if not self._folder.exists:
+            return None
+        manifest, payloads = self._folder.open()
+        try:
+            return self._state(manifest, payloads, identity, epochs)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            path = self._folder.path
+            raise ValueError(
+                f"{path} does not hold a checkpoint that can be used ({error!r}). Delete it to start afresh."
+            ) from error
+
+    def _state(self, manifest: Mapping[str, Any], payloads: Mapping[str, Any], identity: Identity, epochs: int) -> State:
+        differences = list(identity.differences(Identity(manifest["facts"], manifest["fingerprints"])))
+        if differences:
+            raise ValueError(
+                f"the checkpoint in {self._folder.path} is of another fit: {'; '.join(differences)}. Fit with what it was made "
+                f"with, or choose another folder (or delete this one) to start afresh."
+            )
+        history = [Epoch(*epoch) for epoch in manifest["history"]]
+        if len(history) > epochs:
+            raise ValueError(
+                f"the checkpoint in {self._folder.path} is of epoch {len(history)}, and epochs is {epochs}: give {len(history)} or "
+                f"more, or choose another folder (or delete this one) to start afresh."
+            )
+        stopped = manifest["stop_reason"], manifest["tol"]
+        return State(payloads["parameters"], history, *stopped, manifest["callback"], payloads.get("callback", {}))
+
+    def write(self, state: State) -> None:
+        """Leave a state, if it is due: after every few epochs, and after the last."""
+        if state.stop_reason == "running" and len(state.history) % self._every:
+            return
+        try:
+            json.dumps(state.callback)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"callback.state() must return what JSON can hold, got {state.callback!r}: {error}.") from error
+        manifest = {**self._identity._asdict(), **state._asdict()}
+        payloads = {"parameters": manifest.pop("parameters"), "callback": manifest.pop("arrays")}
+        self._folder.write(manifest, {name: arrays for name, arrays in payloads.items() if arrays})
+
+
+def identity(
+    model: str,
+    settings: Mapping[str, Any],
+    feedback: Feedback,
+    towers: Mapping[str, Tower],
+    given: Mapping[str, Mapping[str, Any] | None],
+) -> Identity:
+    """Which fit it is. ``given`` are ``start`` and ``fixed``, which the parameters of the towers have taken on."""
+    facts = {"the model": model, **{name: _plain(value) for name, value in settings.items() if name not in FREE}}
+    fingerprints = of_feedback(feedback)
+    parameters = {name: parameter for tower in towers.values() for name, parameter in tower.parameters.items()}
+    for side, tower in towers.items():
+        facts[f"the list of columns of {side}s"] = list(tower.rows.columns)
+        fingerprints |= of_columns(f"{side}s", tower.rows)
+    for argument, values in given.items():
+        facts[f"the list of parameters in {argument}"] = sorted(values or {})
+        fingerprints |= {f"{argument}[{name!r}]": fingerprint([parameters[name].value]) for name in values or {}}
+    return Identity(facts, fingerprints)
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON has it; towers, and what they are made of, as text without the addresses of functions and objects."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value).name
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else repr(value)

@@ -1,0 +1,275 @@
+"""Folders that hold one thing, a manifest and the files it names: replaced all at once, believed as far as they are checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from everypair.runtime.atomic_files import told, writing
+
+try:
+    import fcntl
+except ImportError:  # not on this platform
+    fcntl = None
+
+MANIFEST = "manifest.json"
+RECOMMENDER = ("recommender", 1)  # the kind and version of saved recommenders
+ARRAYS, BYTES = ".safetensors", ".bin"
+PAYLOAD = r"everypair-[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
+OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # nobody else names files so
+DTYPES = {"F64": "<f8", "I64": "<i8", "U64": "<u8", "F32": "<f4", "I32": "<i4", "BOOL": "|b1", "U8": "|u1"}
+NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
+
+Payload = bytes | Mapping[str, np.ndarray]
+
+
+class Contents(NamedTuple):
+    """What a folder holds: the manifest as it was given, and the payloads by name, bytes or arrays."""
+
+    manifest: dict[str, Any]
+    payloads: dict[str, Any]
+
+
+class Folder:
+    """A manifest and the files it names, replaced all at once: a crash leaves the old ones or the new ones.
+
+    A payload is bytes, or arrays by name (safetensors), and lies in a file named after its sha256. The manifest is JSON: what the
+    caller says, and under "files" the file, size and checksum of each payload. Replacing it makes new payloads current; then the
+    old ones are removed. Who has them open, or mapped into memory, keeps them.
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+        What the folder holds; another kind is refused.
+    version : int
+        Of the format; a newer one is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str, version: int) -> None:
+        self.path, self.kind, self.version = Path(path), kind, version
+
+    def make(self) -> None:
+        """The folder itself, if need be; an error if nothing can be written to it."""
+        if self.path.exists() and not self.path.is_dir():
+            raise NotADirectoryError(f"{self.path} is a file, and a folder is needed. Choose another place.")
+        with told(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self.path) as file:
+                file.write(b"?")
+
+    def write(self, manifest: Mapping[str, Any], payloads: Mapping[str, Payload]) -> None:
+        """Put these in place of what there is."""
+        self.make()
+        with self._alone():
+            self._refuse_others()
+            try:
+                files = {name: self._store(name, payload) for name, payload in payloads.items()}
+                whole = {"kind": self.kind, "version": self.version, **manifest, "files": files}
+                whole = json.loads(json.dumps(whole))  # keys that are numbers become text
+                with writing(self.path / MANIFEST) as temporary:
+                    temporary.write_text(json.dumps({**whole, "sha256": checksum(whole)}, indent=1) + "\n", "utf-8")
+            finally:
+                self._tidy()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer at a time: another's files are not in any manifest yet, and would be removed."""
+        if fcntl is None:
+            yield
+            return
+        with told(self.path):
+            handle = os.open(self.path, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(handle)
+
+    def _store(self, name: str, payload: Payload) -> dict[str, Any]:
+        suffix = BYTES if isinstance(payload, bytes) else ARRAYS
+        digest, size = hashlib.sha256(), 0
+        with (
+            writing(self.path / name, lambda: self.path / _payload_name(name, suffix, digest)) as temporary,
+            temporary.open("wb") as file,
+        ):
+            for part in [payload] if isinstance(payload, bytes) else _safetensors(payload):
+                digest.update(part)
+                file.write(part)
+                size += memoryview(part).nbytes
+        return {"file": _payload_name(name, suffix, digest), "bytes": size, "sha256": digest.hexdigest()}
+
+    def _refuse_others(self) -> None:
+        """An error if the folder holds something else, which would be overwritten."""
+        if not self.exists:
+            return
+        manifest, kind = self.path / MANIFEST, None
+        with suppress(ValueError, RecursionError, AttributeError):
+            kind = json.loads(manifest.read_bytes()).get("kind")
+        if kind != self.kind:
+            raise FileExistsError(
+                f"{manifest} is not of a {self.kind}, and would be overwritten. Choose another folder, or delete it."
+            )
+
+    def _tidy(self) -> None:
+        """Remove what the manifest does not name: payloads of before, and what a crash left half written."""
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            kept = set()
+            if self.exists:
+                kept = {entry["file"] for entry in json.loads((self.path / MANIFEST).read_bytes())["files"].values()}
+            for path in self.path.iterdir():
+                if path.name not in kept and OURS.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything in it that is of this library."""
+        return (self.path / MANIFEST).exists()
+
+    def open(self, mapped: tuple[str, ...] = (), verify: bool = True) -> Contents:
+        """What there is, checked.
+
+        Parameters
+        ----------
+        mapped : names of payloads
+            Arrays to be mapped into memory, and not to be read yet.
+        verify : bool
+            Compare those, too, with their checksums. All others always are.
+        """
+        manifest = self.manifest()
+        for again in (True, False):
+            try:
+                return Contents(manifest, {name: self._payload(name, entry, mapped, verify) for name, entry in _files(manifest)})
+            except FileNotFoundError as error:
+                manifest, before = self.manifest(), manifest
+                if not again or manifest == before:  # it was not replaced in between
+                    raise self.refused(Path(str(error)), "missing, and the manifest names it") from None
+        raise AssertionError
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest alone."""
+        path = self.path / MANIFEST
+        if not self.path.exists():
+            raise FileNotFoundError(f"there is no folder {self.path}.")
+        if not path.is_file():
+            raise FileNotFoundError(f"{self.path} does not hold a {self.kind}: there is no {MANIFEST} in it.")
+        try:
+            manifest = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise self.refused(path, f"not JSON: {error}") from error
+        if not isinstance(manifest, dict) or manifest.get("kind") != self.kind:
+            kind = manifest.get("kind") if isinstance(manifest, dict) else None
+            raise self.refused(path, f"not the manifest of a {self.kind}" + (f", but of a {kind}" if kind else ""))
+        version = manifest.get("version")
+        if type(version) is not int or version < 1:
+            raise self.refused(path, f"damaged: its format cannot be {version!r}")
+        if version > self.version:
+            raise ValueError(
+                f"{path} has format {version}, and this version of everypair reads {self.version} and older ones: use the version "
+                f"that wrote it, or a later one."
+            )
+        try:
+            right = manifest.pop("sha256", None) == checksum(manifest)
+        except RecursionError:
+            right = False
+        if not right:
+            raise self.refused(path, "damaged: its checksum does not fit its text")
+        return manifest
+
+    def _payload(self, name: str, entry: Any, mapped: tuple[str, ...], verify: bool) -> Any:
+        path = self.checked(entry, verify or name not in mapped)
+        if path.suffix != ARRAYS:
+            return path.read_bytes()
+        try:
+            arrays = _mapped(path)
+        except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+            raise self.refused(path, f"not made of arrays: {error}") from error
+        return arrays if name in mapped else {key: np.array(array) for key, array in arrays.items()}
+
+    def checked(self, entry: Any, verify: bool) -> Path:
+        """The file of a payload, if it is there and of its size, and if asked for, of its checksum."""
+        try:
+            file, size, sha256 = entry["file"], int(entry["bytes"]), str(entry["sha256"])
+            named = re.fullmatch(PAYLOAD, file) is not None
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise self.refused(self.path / MANIFEST, "damaged: it does not say which files belong to it") from error
+        path = self.path / file
+        if not named:
+            raise self.refused(self.path / MANIFEST, f"damaged: it names {file!r}, which is not one of its files")
+        if not path.is_file():
+            raise FileNotFoundError(path)
+        if path.stat().st_size != size:
+            raise self.refused(path, f"damaged: it has {path.stat().st_size:,} bytes, and the manifest says {size:,}")
+        if verify:
+            with path.open("rb") as content:
+                if hashlib.file_digest(content, "sha256").hexdigest() != sha256:
+                    raise self.refused(path, "damaged: its checksum is not that of the manifest")
+        return path
+
+    def refused(self, path: Path, why: str) -> ValueError:
+        return ValueError(f"{path} is {why}. Bring back a copy of the {self.kind}, or delete {self.path}.")
+
+
+def _payload_name(name: str, suffix: str, digest: Any) -> str:
+    return f"everypair-{name}-{digest.hexdigest()}{suffix}"
+
+
+def _files(manifest: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    files = manifest.get("files")
+    return list(files.items()) if isinstance(files, dict) else []
+
+
+def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
+    """A file of the safetensors format, part by part: arrays are not copied into one. Wide numbers first: all are aligned."""
+    plain = {name: np.asarray(array, np.asarray(array).dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
+    for name, array in plain.items():
+        if array.dtype not in NAMES:
+            raise TypeError(
+                f"{name!r} is an array of {array.dtype}, which a file cannot hold: {', '.join(map(str, NAMES))} can be."
+            )
+    ordered = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
+    header, at = {}, 0
+    for name in ordered:
+        array = plain[name]
+        header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in ordered:
+        if plain[name].size:
+            yield plain[name].reshape(-1).view(np.uint8).data
+
+
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, read when they are used. What its header says is checked against the file first."""
+    with safe_open(path, "np") as file:
+        names = set(file.keys())
+    with path.open("rb") as content:
+        length = int.from_bytes(content.read(8), "little")
+        header = json.loads(content.read(length))
+    header.pop("__metadata__", None)
+    if set(header) != names:
+        raise ValueError("its header names other arrays than it has")
+    whole = np.memmap(path, np.uint8, "r")
+    arrays = {}
+    for name, entry in header.items():
+        dtype, (start, stop) = np.dtype(DTYPES[entry["dtype"]]), entry["data_offsets"]
+        part = whole[8 + length + start : 8 + length + stop]
+        arrays[name] = np.asarray(part).view(dtype).reshape(entry["shape"]) if stop > start else np.empty(entry["shape"], dtype)
+    return arrays
+
+
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """Of all that a folder holds, since a manifest has the checksums of its files."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

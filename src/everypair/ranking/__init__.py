@@ -1,0 +1,1 @@
+"""The best n items of many rows."""

@@ -1,0 +1,96 @@
+"""Models, towers and recipes as plain data, and back: nothing but constructors of known classes is ever called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from everypair import models, towers
+from everypair.models.base import Model
+from everypair.recommend.recipes import Attributes, History, ItemId, Previous, Recipe, UserId
+from everypair.towers import Tower
+
+KINDS = (Model, Tower, Recipe)
+KNOWN: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        *(getattr(models, name) for name in models.__all__),
+        *(getattr(towers, name) for name in towers.__all__),
+        Attributes, History, ItemId, Previous, UserId,
+    )
+    if isinstance(cls, type) and issubclass(cls, KINDS)
+}  # fmt: skip
+
+
+def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
+    """A model, tower, recipe, or an argument of one, as JSON can hold it."""
+    if isinstance(value, KINDS):
+        name = type(value).__name__
+        if known.get(name) is not type(value):
+            raise ValueError(
+                f"{value!r} is of a class of your own, which a file cannot hold. Give the class when saving and when loading: "
+                f"custom=[{name}]."
+            )
+        return {"class": name, "arguments": {key: described(argument, known) for key, argument in arguments_of(value).items()}}
+    if isinstance(value, Mapping):
+        return {"mapping": [[described(key, known), described(entry, known)] for key, entry in value.items()]}
+    if isinstance(value, list | tuple):
+        return [described(entry, known) for entry in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return np.dtype(value).name
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored: give numbers, texts, lists or mappings.")
+
+
+def built(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
+    """What :func:`described` was given."""
+    if isinstance(value, list):
+        return tuple(built(entry, known) for entry in value)
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"mapping"}:
+        return {built(key, known): built(entry, known) for key, entry in value["mapping"]}
+    if set(value) != {"class", "arguments"} or not isinstance(value["arguments"], dict):
+        raise ValueError(f"a class and its arguments are expected, got {', '.join(map(repr, value))}.")
+    if value["class"] not in known:
+        raise ValueError(
+            f"{value['class']!r} is not a class of this version of everypair. If it is yours, give it when loading: custom=[...]."
+        )
+    cls = known[value["class"]]
+    named = {key: built(argument, known) for key, argument in value["arguments"].items()}
+    parameters = inspect.signature(cls).parameters
+    several = next((name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), None)
+    if several is None:
+        return cls(**named)
+    first = [named.pop(name) for name in list(parameters)[: list(parameters).index(several)]]
+    return cls(*first, *named.pop(several), **named)
+
+
+def arguments_of(value: Any) -> dict[str, Any]:
+    """What its constructor was given."""
+    if isinstance(value, Model):
+        return value.get_params()
+    names = inspect.signature(type(value)).parameters
+    missing = [name for name in names if not hasattr(value, name)]
+    if missing:
+        raise ValueError(
+            f"{type(value).__name__} does not keep its argument {missing[0]!r} under that name, so that it cannot be stored. "
+            f"Set self.{missing[0]} = {missing[0]} in its __init__."
+        )
+    return {name: getattr(value, name) for name in names}
+
+
+def classes(custom: Iterable[type]) -> dict[str, type]:
+    """The known classes and those of the user's own."""
+    own = {}
+    for cls in custom:
+        if not (isinstance(cls, type) and issubclass(cls, KINDS)):
+            raise TypeError(f"custom must be a list of classes of models, towers or recipes, got {cls!r}.")
+        own[cls.__name__] = cls
+    return {**KNOWN, **own}

@@ -1,0 +1,293 @@
+"""From a column of a table to features: levels, bins, a value, or several levels at once.
+
+An encoder learns from the rows a model is trained on what there is (levels, edges of bins, mean and spread), and codes those
+rows and later ones alike. What is missing, or was not there to learn from, has no feature.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from everypair.columns.fields import SparseField
+from everypair.columns.table import Levels
+from everypair.data.tables import decoded, floats, is_lists, is_number, is_text, pc
+
+KINDS = ("auto", "category", "bins", "value", "multiple")
+FEW_INTEGERS = 32  # distinct integers up to which "auto" takes them for categories
+MISSING, UNKNOWN = -1, -2  # codes of what is not there, and of what there was nothing learnt of
+
+
+class Encoder(ABC):
+    """A column as features.
+
+    Methods take the values of a column and, for each row asked for, the place of its value in them, -1 for none.
+    """
+
+    @abstractmethod
+    def learn(self, values: pa.ChunkedArray) -> None:
+        """From the rows trained on."""
+
+    @abstractmethod
+    def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Any:
+        """The rows as models take them."""
+
+    @abstractmethod
+    def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """Equal numbers, from 0, for rows with equal features."""
+
+    @abstractmethod
+    def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """Which rows have a feature."""
+
+    @abstractmethod
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """How many values of each row there was nothing learnt of."""
+
+    @abstractmethod
+    def learnt(self) -> dict[str, Any]:
+        """What it learnt, as JSON can hold it."""
+
+    @abstractmethod
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """From what :meth:`learnt` gave."""
+
+    @abstractmethod
+    def label(self, feature: int) -> str | None:
+        """What people call a feature; None where it is but the value itself."""
+
+
+class Category(Encoder):
+    """One feature per level."""
+
+    def learn(self, values: pa.ChunkedArray) -> None:
+        found = _texts(values).unique().drop_null()
+        self.levels = found.take(pc.sort_indices(found))
+
+    def codes(self, values: pa.ChunkedArray) -> np.ndarray:
+        """The level of each value, MISSING or UNKNOWN."""
+        texts = _texts(values)
+        found = pc.fill_null(pc.index_in(texts, self.levels), UNKNOWN).to_numpy()
+        return np.where(pc.is_null(texts).to_numpy(), MISSING, found).astype(np.int64)
+
+    def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Levels:
+        return Levels(np.maximum(self._of_rows(values, index), MISSING), max(len(self.levels), 1))
+
+    def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return np.maximum(self._of_rows(values, index), MISSING) + 1
+
+    def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return self._of_rows(values, index) >= 0
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return (self._of_rows(values, index) == UNKNOWN).astype(np.int64)
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "category", "levels": self.levels.to_pylist()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.levels = pa.array(facts["levels"], pa.large_string())
+
+    def label(self, feature: int) -> str:
+        return self.levels[feature].as_py()
+
+    def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return np.append(self.codes(values), MISSING)[index]
+
+
+class Bins(Category):
+    """Numbers cut at quantiles into about equally many: one feature per bin. Bins begin at numbers met, so none is empty."""
+
+    whole = False  # numbers are integers: "18 to 24"
+
+    def __init__(self, bins: int = 0) -> None:
+        self.bins = bins
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "bins", "edges": self.edges.tolist(), "levels": self.levels.to_pylist(), "whole": self.whole}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        super().restore(facts)
+        self.edges, self.whole = np.array(facts["edges"], np.float64), bool(facts["whole"])
+        if len(self.levels) not in (0, len(self.edges) + 1) or np.any(np.diff(self.edges) <= 0):
+            raise ValueError("edges of bins must rise, with one bin more than edges.")
+
+    def learn(self, values: pa.ChunkedArray) -> None:
+        numbers = _finite(values)
+        self.whole = pa.types.is_integer(decoded(values).type)
+        cuts = np.quantile(numbers, np.arange(1, self.bins) / self.bins, method="higher") if len(numbers) else numbers
+        self.edges = np.unique(cuts[cuts > numbers.min(initial=np.inf)])
+        self.levels = pa.array([str(j) for j in range(len(self.edges) + 1)][: len(numbers)])
+
+    def codes(self, values: pa.ChunkedArray) -> np.ndarray:
+        numbers = floats(values)
+        found = np.searchsorted(self.edges, numbers, side="right") if len(self.levels) else UNKNOWN
+        return np.where(np.isfinite(numbers), found, MISSING)
+
+    def label(self, feature: int) -> str:
+        edges = [f"{edge:.12g}" for edge in self.edges]
+        if not edges:
+            return "any number"
+        if feature == 0:
+            return f"below {edges[0]}"
+        if feature == len(edges):
+            return f"{edges[-1]} and more"
+        low, high = edges[feature - 1], edges[feature]
+        if not self.whole:
+            return f"{low} to below {high}"
+        last = f"{self.edges[feature] - 1:.12g}"
+        return low if last == low else f"{low} to {last}"
+
+
+class Value(Encoder):
+    """A single feature: the number itself, less its mean and divided by its spread; 0 where it is missing."""
+
+    def learn(self, values: pa.ChunkedArray) -> None:
+        numbers = _finite(values)
+        self.mean, self.spread = (float(numbers.mean()), float(numbers.std())) if len(numbers) else (np.nan, np.nan)
+        if self.spread <= 1e-9 * np.abs(numbers).max(initial=0.0):  # all are equal but for rounding
+            self.spread = 1.0
+
+    def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        scaled = self._of_rows(values, index)
+        return np.where(np.isfinite(scaled), scaled, 0.0)
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        """Any number, where there was none to learn from."""
+        return (np.isfinite(np.append(floats(values), np.nan)[index]) & np.isnan(self.mean)).astype(np.int64)
+
+    def learnt(self) -> dict[str, Any]:
+        there = not np.isnan(self.mean)
+        return {"kind": "value", "mean": self.mean if there else None, "spread": self.spread if there else None}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.mean, self.spread = (np.nan if facts[name] is None else float(facts[name]) for name in ("mean", "spread"))
+
+    def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        scaled = self._of_rows(values, index)
+        return np.unique(np.where(np.isfinite(scaled), scaled, 0.0), return_inverse=True)[1]
+
+    def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return np.isfinite(self._of_rows(values, index))
+
+    def label(self, feature: int) -> None:
+        return None
+
+    def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return np.append((floats(values) - self.mean) / self.spread, np.nan)[index]
+
+
+class Multiple(Encoder):
+    """Several levels at once (genres), each ``1 / sqrt(their number)``."""
+
+    def __init__(self, separator: str | None = None) -> None:
+        self.separator = separator
+
+    def learnt(self) -> dict[str, Any]:
+        return {"kind": "multiple", "separator": self.separator, "levels": self.levels.to_pylist()}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self.separator, self.category = facts["separator"], Category()
+        self.category.restore(facts)
+        self.levels = self.category.levels
+
+    def learn(self, values: pa.ChunkedArray) -> None:
+        self.category = Category()
+        self.category.learn(self._entries(values)[1])
+        self.levels = self.category.levels
+
+    def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> SparseField:
+        row, codes = self._codes(values)
+        return SparseField("levels", self._matrix(row, codes, len(values))[index])
+
+    def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        return index + 1
+
+    def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        row, codes = self._codes(values)
+        return np.bincount(row[codes >= 0], minlength=len(values) + 1)[index] > 0
+
+    def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
+        row, codes = self._codes(values)
+        return np.bincount(row[codes == UNKNOWN], minlength=len(values) + 1)[index]
+
+    def label(self, feature: int) -> str:
+        return self.category.label(feature)
+
+    def _matrix(self, row: np.ndarray, codes: np.ndarray, n: int) -> Any:
+        """A row per value, and a last one without any: what -1 finds."""
+        there = codes >= 0
+        shape = (n + 1, max(len(self.levels), 1))
+        matrix: Any = sp.csr_array((np.ones(int(there.sum())), (row[there], codes[there])), shape=shape)
+        matrix.sum_duplicates()  # a level named twice is there once
+        lengths = np.diff(matrix.indptr)
+        matrix.data = 1.0 / np.sqrt(np.repeat(lengths, lengths))
+        return matrix
+
+    def _codes(self, values: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        row, entries = self._entries(values)
+        return row, self.category.codes(entries)
+
+    def _entries(self, values: pa.ChunkedArray) -> tuple[np.ndarray, pa.ChunkedArray]:
+        """All entries of all values, and the value that each belongs to."""
+        if is_lists(values.type):
+            lists = values.combine_chunks()
+        elif self.separator:
+            lists = pc.split_pattern(_texts(values), self.separator).combine_chunks()
+        else:
+            return np.arange(len(values)), values
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+        entries = lists.flatten()
+        if not is_lists(values.type):
+            entries = pc.utf8_trim_whitespace(entries)
+            entries = pc.if_else(pc.equal(entries, ""), None, entries)
+        return np.repeat(np.arange(len(lengths)), lengths), pa.chunked_array([entries])
+
+
+def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator: str | None) -> Encoder:
+    """The encoder of a column: as asked, or by its type."""
+    dtype = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    lists = is_lists(dtype)
+    entry = dtype.value_type if lists else dtype
+    if not (is_text(entry) or is_number(entry) or pa.types.is_primitive(entry) or pa.types.is_null(entry)):
+        raise TypeError(
+            f"attribute {name!r} must hold texts, numbers, truth values, times, or lists of those, got {dtype}. Convert it."
+        )
+    number = is_number(dtype)
+    if kind == "auto":
+        few = pa.types.is_integer(dtype) and len(values.unique().drop_null()) <= FEW_INTEGERS
+        multiple = lists or (separator and is_text(dtype))
+        kind = "multiple" if multiple else "bins" if number and not few else "category"
+    if kind in ("bins", "value") and not number:
+        raise TypeError(f"attribute {name!r} must hold numbers for kind={kind!r}, got {dtype}.")
+    if kind != "multiple" and lists:
+        raise TypeError(f"attribute {name!r} holds lists, which take kind='multiple' (or 'auto'), got kind={kind!r}.")
+    return {"category": Category, "bins": lambda: Bins(bins), "value": Value, "multiple": lambda: Multiple(separator)}[kind]()
+
+
+def restored(facts: Mapping[str, Any]) -> Encoder:
+    """An encoder that has learnt what :meth:`Encoder.learnt` gave."""
+    kinds: dict[str, type[Encoder]] = {"category": Category, "bins": Bins, "value": Value, "multiple": Multiple}
+    made = kinds[facts["kind"]]()
+    made.restore(facts)
+    return made
+
+
+def _texts(values: pa.ChunkedArray) -> Any:
+    """Levels as texts, so that 1, 1.0 and "1", or true and "true", are the same."""
+    values = decoded(values)
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+    return values.cast(pa.large_string())
+
+
+def _finite(values: pa.ChunkedArray) -> np.ndarray:
+    numbers = floats(values)
+    return numbers[np.isfinite(numbers)]

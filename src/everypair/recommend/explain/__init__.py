@@ -1,0 +1,1 @@
+"""A score taken apart into the contributions of features."""

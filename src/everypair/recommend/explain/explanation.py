@@ -1,0 +1,172 @@
+"""An explanation as people read it: a table, a text and a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from everypair.runtime import svg as pictures
+from everypair.runtime.formatting import table
+
+SHOWN = 12  # lines of a text, or bars of a picture, beside the score itself
+WIDTH, LABELS, EDGE, TOP, ROW = 720.0, 262.0, 16.0, 46.0, 25.0
+FONT, TITLE = 12.0, 14.0  # sizes; bold titles run a tenth wider
+CELL = 30.0  # room in a cell of a text, in letters m
+UP, DOWN, WHOLE, INK, RULE = "#0072b2", "#d55e00", "#5b6675", "#1d2430", "#9aa4b0"  # blue and orange look different to all
+STYLE = "body { margin: 0; background: #fff; } main { max-width: 60rem; margin: 1rem auto; }\n"
+
+
+class Part(NamedTuple):
+    """A summand of a score: the field it comes from, its value, and how much; ``last``: listed after all features."""
+
+    field: str
+    value: str
+    amount: float
+    last: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.field}: {self.value}" if self.value else self.field
+
+
+class Explanation:
+    """What a score is made of.
+
+    Parameters
+    ----------
+    item : id
+        What is explained.
+    user : id, optional
+        For whom; None for a request of someone not known.
+    parts : iterable of Part
+        They add up to the score; those with the same field and value become one.
+
+    Attributes
+    ----------
+    score : float
+        The sum of all contributions: the score by which the item is ranked, but for rounding.
+    table : Arrow table
+        ``field``, ``value`` and ``contribution``, the largest first, whether positive or negative; what is the same for every item
+        and what is the item's own, whoever asks, come last.
+
+    Examples
+    --------
+    >>> from everypair.recommend.explain.explanation import Explanation, Part
+    >>> Explanation("v7", "ann", [Part("country", "DE", 0.25), Part("history", "v3", 0.5), Part("item", "v7", -0.05, last=True)])
+    Why v7 for ann
+    field    value  contribution
+    ----------------------------
+    history     v3        +0.500
+    country     DE        +0.250
+    item        v7        -0.050
+    score                  0.700
+    """
+
+    def __init__(self, item: Any, user: Any, parts: Iterable[Part]) -> None:
+        amounts: dict[Part, list[float]] = {}
+        for part in parts:
+            amounts.setdefault(part._replace(amount=0.0), []).append(part.amount)
+        merged = [part._replace(amount=math.fsum(found)) for part, found in amounts.items()]
+        self.item, self.user = item, user
+        self._parts = sorted(merged, key=lambda part: (part.last, 0.0 if part.last else -abs(part.amount)))
+        self.score = math.fsum(part.amount for part in self._parts)
+
+    @property
+    def table(self) -> pa.Table:
+        columns = {
+            "field": pa.array([part.field for part in self._parts], pa.string()),
+            "value": pa.array([part.value for part in self._parts], pa.string()),
+            "contribution": pa.array([part.amount for part in self._parts], pa.float64()),
+        }
+        return pa.table(columns)
+
+    def svg(self) -> str:
+        """A picture: a bar for each of the largest contributions, and one for the score."""
+        return _bars(self._title(), self._shown(), self.score)
+
+    def save(self, path: str | Path) -> None:
+        """Write the picture to a file that ends in ``.svg`` or ``.html``."""
+        pictures.save(path, self._title(), self.svg(), STYLE)
+
+    def _title(self) -> str:
+        whom = "this request" if self.user is None else str(self.user)
+        item, whom = (pictures.shortened(name, 1.1 * TITLE, WIDTH / 2 - 50.0) for name in (str(self.item), whom))
+        return f"Why {item} for {whom}"
+
+    def _shown(self) -> list[Part]:
+        """As many as fit: the smallest are one."""
+        features, last = ([part for part in self._parts if part.last is which] for which in (False, True))
+        if len(self._parts) <= SHOWN:
+            return self._parts
+        kept = SHOWN - 1 - len(last)
+        rest = features[kept:]
+        return [*features[:kept], Part(f"{len(rest):,} others", "", math.fsum(part.amount for part in rest)), *last]
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-width:60rem">{self.svg()}</div>'
+
+    def __repr__(self) -> str:
+        shown = self._shown()
+        write = _writer([part.amount for part in shown] + [self.score])
+        named = [[pictures.shortened(cell, 1.0, CELL) for cell in (part.field, part.value)] for part in shown]
+        rows = [[*names, write(part.amount, "+")] for names, part in zip(named, shown, strict=True)]
+        return f"{self._title()}\n{table(self.table.column_names, [*rows, ['score', '', write(self.score, '-')]])}"
+
+
+def _writer(amounts: list[float]) -> Callable[[float, str], str]:
+    """A function that writes numbers (and their sign: "+", or "-" where it must be) with enough digits for the largest."""
+    largest = max(map(abs, amounts))
+    power = math.floor(math.log10(largest)) if largest > 0.0 else 0
+    counts = all(amount.is_integer() for amount in amounts)
+    digits = f".{0 if counts else max(2 - power, 0)}f" if -4 <= power < 9 else ".2e"
+
+    def write(amount: float, sign: str) -> str:
+        written = f"{amount:{sign}{digits}}"
+        return written if float(written) else written.lstrip("+-")
+
+    return write
+
+
+def _bars(title: str, parts: Sequence[Part], score: float) -> str:
+    """Bars from a zero line to both sides, what they stand for to the left, amounts at their ends; the score below a rule."""
+    amounts = [*(part.amount for part in parts), score]
+    write = _writer(amounts)
+    written = [*(write(part.amount, "+") for part in parts), write(score, "-")]
+    low, high = min(0.0, *amounts), max(0.0, *amounts)
+    room = 8.0 + max(pictures.width_of(text, FONT) for text in written)
+    before, after = LABELS + (room if low < 0.0 else 0.0), WIDTH - EDGE - room
+    lengths = [amount / (high - low) * (after - before) if high > low else 0.0 for amount in amounts]
+    zero = before - min(0.0, *lengths)
+    height = TOP + ROW * len(amounts) + 14.0
+    drawn = [
+        f'<rect width="{WIDTH:g}" height="{height:g}" rx="8" style="fill:#fff;stroke:#dfe4ea"/>',
+        _text(EDGE, 26.0, title, f"font-size:{TITLE:g}px;font-weight:600"),
+    ]
+    labels = [*(part.label for part in parts), "score"]
+    for j, (label, length, number) in enumerate(zip(labels, lengths, written, strict=True)):
+        y, last = TOP + ROW * j + (6.0 if j == len(parts) else 0.0), j == len(parts)
+        if last:
+            drawn.append(pictures.line(EDGE, y - 3.0, WIDTH - EDGE, y - 3.0, f'style="stroke:{RULE};stroke-dasharray:2 3"'))
+        drawn.append(_bar(zero, y + 4.0, length, WHOLE if last else UP if length >= 0.0 else DOWN, f"{label}: {number}"))
+        weight = ";font-weight:600" if last else ""
+        fitted = pictures.shortened(label, FONT, LABELS - EDGE - 10.0)
+        drawn.append(_text(LABELS - 10.0, y + 16.5, fitted, f"text-anchor:end{weight}"))
+        side, anchor = (5.0, "start") if length >= 0.0 else (-5.0, "end")
+        drawn.append(_text(zero + length + side, y + 16.5, number, f"text-anchor:{anchor}{weight}"))
+    drawn.append(pictures.line(zero, TOP, zero, height - 8.0, f'style="stroke:{RULE}"'))
+    return pictures.svg(title, WIDTH, height, drawn)
+
+
+def _bar(zero: float, y: float, length: float, colour: str, told: str) -> str:
+    place = f'x="{min(zero, zero + length):.1f}" y="{y:.1f}" width="{abs(length):.1f}" height="{ROW - 8.0:g}"'
+    return f'<rect {place} style="fill:{colour}"><title>{pictures.plain(told)}</title></rect>'
+
+
+def _text(x: float, y: float, words: str, style: str) -> str:
+    """Styles of its own: those of a page it is put into must not reach it, nor its own the page."""
+    font = f"font-family:system-ui,sans-serif;font-size:{FONT:g}px;fill:{INK}"
+    return f'<text x="{x:.1f}" y="{y:.1f}" style="{font};{style}">{pictures.plain(words)}</text>'

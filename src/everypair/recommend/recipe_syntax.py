@@ -1,0 +1,178 @@
+"""How recipes, models and their arguments are written as text: on a command line, in a TOML file, in stored settings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair import models
+from everypair.models.base import Model
+from everypair.recommend import recipes
+from everypair.recommend.recipes import Recipe
+
+MODELS: dict[str, type[Model]] = {
+    "mf": models.MF,
+    "mfsi": models.MFSI,
+    "fm": models.FM,
+    "parafac": models.PARAFAC,
+    "tucker": models.Tucker,
+    "popularity": models.Popularity,
+    "coview": models.CoView,
+}
+RECIPES: dict[str, type[Recipe]] = {
+    "user": recipes.UserId,
+    "item": recipes.ItemId,
+    "attributes": recipes.Attributes,
+    "previous": recipes.Previous,
+    "history": recipes.History,
+}
+PART = re.compile(
+    r"""(?P<part>\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*)(?P<comma>,|\Z)"""
+)
+NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for name, cls in RECIPES.items()}}
+
+
+def recipe(text: str) -> Recipe:
+    """``"history:last=50,decay=0.9"`` is ``History(last=50, decay=0.9)``, ``"attributes:age"`` is ``Attributes("age")``.
+
+    After the colon are columns and options, with commas between them. What is in double quotes is taken as it is (a quote in it is
+    doubled): a name is never an option then, and may hold anything.
+    """
+    name, colon, rest = text.partition(":")
+    if name.strip().lower() not in NAMES:
+        raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}, such as 'attributes:age,country'.")
+    cls = RECIPES[NAMES[name.strip().lower()]]
+    takes = inspect.signature(cls).parameters
+    options = [option for option, parameter in takes.items() if parameter.kind is not parameter.VAR_POSITIONAL]
+    several = len(options) < len(takes)
+    columns: list[str] = []
+    given: dict[str, Any] = {}
+    for part in _parts(rest) if colon and rest else []:
+        if part.key in options:
+            given[part.key] = part.value if takes[part.key].annotation in ("str", "str | None") else setting(part.value)
+        elif several and part.is_name:
+            columns.append(part.value)
+        else:
+            raise ValueError(f"{text!r} says {part.text!r}, and {NAMES[name.strip().lower()]} {_takes(several, options)}.")
+    return cls(*columns, **given)
+
+
+class Part(NamedTuple):
+    """One of what stands between commas: a name, or an option and its value."""
+
+    text: str
+    key: str | None
+    value: str
+    quoted: bool
+
+    @property
+    def is_name(self) -> bool:
+        return self.key is None and (self.quoted or ("=" not in self.value and self.value != ""))
+
+
+def _parts(text: str) -> list[Part]:
+    found, at = [], 0
+    while True:
+        match = PART.match(text, at)
+        if match is None:
+            raise ValueError(
+                f'{text[at:]!r} has a quote that is not closed, or something after one that is: write "...", and "" for ".'
+            )
+        key, quoted, plain = match["key"], match["quoted"], match["plain"]
+        value = plain.strip() if quoted is None else quoted.replace('""', '"')
+        found.append(Part(match["part"].strip(), key and key.strip(), value, quoted is not None))
+        if not match["comma"]:
+            return found
+        at = match.end()
+
+
+def _takes(several: bool, options: list[str]) -> str:
+    columns = ["names of columns"] if several else []
+    return "takes " + (", ".join([*columns, *(f"{option}=..." for option in options)]) or "nothing")
+
+
+def as_text(given: Recipe) -> str:
+    """The text that :func:`recipe` takes."""
+    name = next((name for name, cls in RECIPES.items() if type(given) is cls), None)
+    if name is None:
+        raise ValueError(f"{given!r} is of a class of your own, which has no notation.")
+    parts: list[str] = []
+    for option, parameter in inspect.signature(type(given)).parameters.items():
+        value = getattr(given, option)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts.extend(map(_name, value))
+        elif value != parameter.default:
+            parts.append(f"{option}={_name(str(value))}")
+    return f"{name}:{','.join(parts)}" if parts else name
+
+
+def _name(text: str) -> str:
+    """As :func:`recipe` reads it: in quotes, where it would be taken for something else."""
+    plain = text == text.strip() != "" and text.isprintable() and not re.search('[",=]', text)
+    return text if plain else '"' + text.replace('"', '""') + '"'
+
+
+def setting(text: str) -> Any:
+    """An argument of a model: a number, none, true or false, ``8,8,16``, ``default=0.1,country=1``, or a text."""
+    text = text.strip()
+    if "=" in text:
+        pairs = [part.partition("=") for part in text.split(",")]
+        return {key.strip(): setting(value) for key, _, value in pairs}
+    if "," in text:
+        return tuple(setting(part) for part in text.split(",") if part.strip())
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
+    """A TOML file; what is None is left out."""
+    written = []
+    for section, entries in sections.items():
+        lines = [f"{_key(key)} = {_toml(value)}" for key, value in entries.items() if value is not None]
+        written.append("\n".join([f"[{section}]", *lines]) + "\n" if lines else "")
+    return "\n".join(part for part in written if part)
+
+
+def _toml(value: Any) -> str:
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(key)} = {_toml(entry)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return _quoted(str(value))
+
+
+def _key(key: str) -> str:
+    plain = key.isascii() and key.replace("_", "").replace("-", "").isalnum()
+    return key if plain else _quoted(key)
+
+
+def _quoted(text: str) -> str:
+    """TOML escapes as JSON does, but for one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
+def model_settings(model: Model) -> dict[str, Any]:
+    """The section of a TOML file that stands for a model: its name, and the arguments that are not the defaults."""
+    name = next((name for name, cls in MODELS.items() if type(model) is cls), None)
+    if name is None:
+        raise ValueError(f"{model!r} is not one of {', '.join(MODELS)}: the command line cannot make it.")
+    defaults = inspect.signature(type(model)).parameters
+    changed = {key: value for key, value in model.get_params().items() if value != defaults[key].default}
+    return {"name": name, **{key: "none" if value is None else value for key, value in changed.items()}}

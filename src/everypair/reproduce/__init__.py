@@ -1,0 +1,1 @@
+"""The paper's experiments (Section 6), and their report."""

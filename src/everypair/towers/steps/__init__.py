@@ -1,0 +1,1 @@
+"""Steps on the weights of a field of features, by the kind of field."""

@@ -1,0 +1,130 @@
+r"""A small search for settings, on the tuning part of a split alone.
+
+What matters most is the weight :math:`\alpha_0` of unobserved pairs and L2. With L2 that grows with the weight of a feature
+(``regularization_exponent=1``), the weight of a row is its observed pairs and :math:`\alpha_0` times all its pairs, so that the
+best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that depend less on each other:
+:math:`\alpha_0`, and the *shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed
+one. It is L2 in units of observed pairs. The weight, too, can be given in such units, which are alike for data of all sizes: all
+pairs together, :math:`\alpha_0 P`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.stats import qmc
+
+from everypair.engine.solver import DivergedError
+from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
+from everypair.evaluation.splits import Split
+from everypair.models.tower_model import AUTO, auto_weight
+from everypair.recommender import Recommender
+from everypair.runtime import validation as check
+
+WEIGHT, SHRINKAGE, ALL_PAIRS = "unobserved_weight", "shrinkage", "all_pairs"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings of a model that were tried, the epoch at which they were best, and the metric there."""
+
+    settings: dict[str, Any]
+    epochs: int
+    value: float
+
+
+@dataclass
+class Found:
+    """The best trial, and all of them in order."""
+
+    trials: list[Trial] = field(default_factory=list)
+
+    @property
+    def best(self) -> Trial:
+        return max(self.trials, key=lambda trial: trial.value)
+
+
+def search(
+    make: Callable[[dict[str, float]], Recommender],
+    space: Mapping[str, tuple[float, float]],
+    split: Split,
+    metric: str,
+    trials: int,
+    *,
+    every: int = 2,
+    seed: int = 0,
+    exclude_seen: bool = True,
+    fitted: Callable[[Recommender], Any] = lambda recommender: None,
+) -> Found:
+    """Try settings within ``space``, on a logarithmic scale: the middle first, then spread out, then ever nearer to the best.
+
+    A fit is evaluated on ``split.tune`` after every few epochs, and ends where it no longer gets better: the number of epochs is
+    found with each trial. The test part is not looked at.
+
+    Parameters
+    ----------
+    make : callable
+        From settings to a recommender, which has a model with the largest number of epochs.
+    space : mapping of names to (low, high)
+        Arguments of the model; "all_pairs" (see above) stands for ``unobserved_weight``, and "shrinkage", which goes with either,
+        for ``regularization``.
+    split : Split
+    metric : str
+    trials : int
+    every : int
+        Epochs between evaluations.
+    fitted : callable
+        Called with the recommender of each trial after its fit.
+    """
+    check.integer("trials", trials, low=1)
+    check.integer("every", every, low=1)
+    for name, bounds in space.items():
+        if not isinstance(bounds, Sequence) or len(bounds) != 2 or not 0 < bounds[0] <= bounds[1] < np.inf:
+            raise ValueError(f"space[{name!r}] must be (low, high) with 0 < low <= high, got {bounds!r}.")
+    if WEIGHT in space and ALL_PAIRS in space:
+        raise ValueError(f"space has both {WEIGHT!r} and {ALL_PAIRS!r}, which are the same setting in other units: give one.")
+    if SHRINKAGE in space and space.keys().isdisjoint((WEIGHT, ALL_PAIRS)):
+        raise ValueError(f"{SHRINKAGE!r} goes with {WEIGHT!r} or {ALL_PAIRS!r}: give both.")
+    random = np.random.default_rng(seed)
+    low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
+    explored = 1 + trials // 2
+    points = [(low + high) / 2, *(low + (high - low) * qmc.Halton(len(space), rng=seed).random(explored - 1))]
+    pairs = 0.0 if space.keys().isdisjoint((SHRINKAGE, ALL_PAIRS)) else make({}).pairs_per_event(split.train)
+    found, best = Found(), points[0]
+    for number in range(trials):
+        if number < explored:
+            point = points[number]
+        else:
+            reach = (high - low) / 6 * (1 - (number - explored) / (2 * (trials - explored)))
+            point = np.clip(best + reach * random.normal(size=len(space)), low, high)
+        settings = arguments(dict(zip(space, np.exp(point).tolist(), strict=True)), pairs)
+        recommender = make(settings)
+        found.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
+        fitted(recommender)
+        if found.best is found.trials[-1]:
+            best = point
+    return found
+
+
+def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
+    """The arguments of the model that a point of a space stands for, with three digits; ``pairs`` for each event."""
+    made = dict(point)
+    if ALL_PAIRS in made:
+        made[WEIGHT] = made.pop(ALL_PAIRS) / pairs
+    if SHRINKAGE in made:
+        weight = auto_weight(pairs) if made[WEIGHT] == AUTO else made[WEIGHT]
+        made["regularization"] = made.pop(SHRINKAGE) / (1 + weight * pairs)
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
+
+
+def _try(recommender: Recommender, settings: dict[str, Any], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:
+    """Fit and evaluate until it no longer gets better."""
+    trained_by_epochs(recommender.model)
+    stopping = EarlyStopping(split.tune, metric, every=every, exclude_seen=exclude_seen)
+    with suppress(DivergedError):  # a bad trial, not the end of the search
+        recommender.fit(split.train, callback=stopping)
+    return Trial(settings, stopping.best_epoch or 1, stopping.best_value)
