@@ -36,10 +36,10 @@ test-python: .venv/.dev
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
-ABOVE := cli tuning storage checkpoint stopping explain examples start selftest dataset datasets attributes splits experiments speed quality \
-	service service_process service_schema page
+ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stopping.py evaluation/test_splits.py package persistence \
+	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce same service tuning
 test-bounds: .venv/.dev
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/test_%.py)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/%)
 
 # The wheel, in an empty environment with the core dependencies alone, runs the first example of the README and the command.
 test-wheel: .venv/.dev
@@ -47,7 +47,7 @@ test-wheel: .venv/.dev
 	$(BIN)/python -m build --wheel --outdir build/wheel .
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
-	$(BIN)/python tests/first_example.py > build/wheel/example.py
+	$(BIN)/python tests/support/first_example.py > build/wheel/example.py
 	cd build/wheel && venv/bin/python -W error example.py
 	cd build/wheel && venv/bin/everypair reproduce --quick --users 200 --items 150 --factors 4 --trials 1 > report.txt
 	test -s build/wheel/report/index.html

@@ -18,7 +18,6 @@ from typing import Any
 
 from benchmarks.quality.contenders import make
 from benchmarks.quality.rows import ROWS
-
 from everypair.evaluation import evaluate
 from everypair.models.tower_model import AUTO
 from everypair.tuning.search import ALL_PAIRS, SHRINKAGE, WEIGHT, arguments

@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from benchmarks.quality import problems
 
 import everypair as ep
+from benchmarks.quality import problems
 from everypair.evaluation import Split, evaluate
 
 BOUNDS = (1, 20, 50, 100, 200, 500)

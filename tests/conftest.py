@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 
-import numba
 import pytest
 from hypothesis import HealthCheck, settings
 
-COMPILED = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
-SMALL = not COMPILED or os.environ.get("NUMBA_BOUNDSCHECK") == "1"
+from profiles import SMALL
 
 common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("fixed", max_examples=25, derandomize=True, **common)

@@ -11,7 +11,6 @@ from benchmarks.harness.part import Part, verdict
 from benchmarks.quality import told
 from benchmarks.quality.results import SECTION as QUALITY
 from benchmarks.speed.sections import SECTIONS as SPEED
-
 from everypair.runtime.atomic_files import write_atomically
 
 SECTIONS: dict[str, ModuleType] = {QUALITY: told, **SPEED}

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.harness.machine import machine, versions
-
 from everypair.runtime.atomic_files import as_json, write_atomically
 
 Watch = Callable[[str], Any]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.quality.problems import TAGGED
-
 from everypair import models
 from everypair.models.base import Model
 from everypair.recommend.recipe_syntax import recipe

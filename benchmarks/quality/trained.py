@@ -11,7 +11,6 @@ from benchmarks.harness.process import forget_peak, peak_memory
 from benchmarks.quality import rows
 from benchmarks.quality.contenders import make
 from benchmarks.quality.rows import Row
-
 from everypair.evaluation import evaluate
 from everypair.recommender import Recommender
 from everypair.tuning.search import search

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import scipy.sparse as sp
-from benchmarks.speed.data import of_pairs
 
+from benchmarks.speed.data import of_pairs
 from everypair.data import Dataset
 from everypair.datasets import parquet, youtube_like
 from everypair.reproduce.sources import ATTRIBUTES

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
 from benchmarks.harness.clock import Clock
 from benchmarks.harness.part import Part, figure, numbered, spread
 from benchmarks.harness.process import AbsentError, Remote
@@ -19,7 +20,6 @@ from benchmarks.speed import contenders, events
 from benchmarks.speed.data import ones
 from benchmarks.speed.loss import Loss
 from benchmarks.speed.setup import Setup
-
 from everypair.columns.table import one_hot
 from everypair.data import Dataset
 from everypair.evaluation import EarlyStopping, LeaveLast, evaluate

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+
 from benchmarks.harness.clock import per_epoch
 from benchmarks.harness.part import Part, figure, spread
 from benchmarks.harness.pictures import Line, lines
@@ -15,7 +16,6 @@ from benchmarks.harness.store import Unit
 from benchmarks.speed import data
 from benchmarks.speed.contenders import OURS
 from benchmarks.speed.setup import Setup
-
 from everypair.reproduce import cost
 from everypair.reproduce.common import rounded
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from benchmarks.harness.clock import Clock
 from benchmarks.harness.part import Part, figure, megabytes, numbered
 from benchmarks.harness.process import Remote, forget_peak, memory, peak_memory

@@ -9,13 +9,13 @@ import tempfile
 from typing import Any
 
 import numpy as np
+
 from benchmarks.harness.clock import Clock
 from benchmarks.harness.part import Part, figure, spread
 from benchmarks.harness.process import Remote
 from benchmarks.harness.store import Unit
 from benchmarks.speed import data
 from benchmarks.speed.setup import Setup
-
 from everypair.engine.feedback import Feedback
 from everypair.engine.solver import compile_timer
 from everypair.models import FM, MF

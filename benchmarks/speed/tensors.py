@@ -19,12 +19,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
+
 from benchmarks.harness.part import Part, figure, numbered, spread
 from benchmarks.harness.process import Remote
 from benchmarks.harness.store import Unit
 from benchmarks.speed import events
 from benchmarks.speed.setup import Setup
-
 from everypair.engine.feedback import Feedback
 from everypair.models import MF, PARAFAC, Tucker
 from everypair.models.weights_mixin import PAPER

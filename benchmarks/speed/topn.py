@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from benchmarks.harness.clock import Clock
 from benchmarks.harness.part import Part, figure, megabytes, numbered, spread
 from benchmarks.harness.process import AbsentError, Remote, forget_peak, memory, peak_memory
 from benchmarks.harness.store import Unit
 from benchmarks.speed import contenders, data
 from benchmarks.speed.setup import Setup
-
 from everypair.data import Dataset
 from everypair.models import MF
 from everypair.recommend.results import FewerItemsWarning

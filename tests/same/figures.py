@@ -12,7 +12,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 STORED = HERE / "digests.json"
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "support"))
 
 
 def environment() -> dict[str, str]:
@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
 
 
 def model_digests() -> dict[str, str]:
-    from test_threads import digests  # type: ignore[import-not-found]
+    from model_digests import digests
 
     return digests(2)
 

@@ -53,7 +53,6 @@ def quality(
     from benchmarks.harness import report, run
     from benchmarks.quality import results
     from benchmarks.quality.rows import choose, left_out
-
     from everypair.cli.output import tell
     from everypair.runtime.progress import Progress
 
@@ -108,7 +107,6 @@ def speed(
     from benchmarks.harness import report, run
     from benchmarks.speed import sections
     from benchmarks.speed.setup import FULL, QUICK, Setup
-
     from everypair.cli.output import tell
     from everypair.runtime.progress import Progress
 

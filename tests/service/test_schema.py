@@ -1,0 +1,66 @@
+"""The service against its own description: whatever that allows is answered as it says, whatever it does not is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from everypair.service import Limits, Settings, create_app
+
+from profiles import SMALL
+from services import fitted
+
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
+    response_schema_conformance, negative_data_rejection,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def described() -> Any:
+    app = create_app(fitted(), Settings(Limits(seconds=60, body=100_000_000), hosts=("testserver",)))
+    return schemathesis.openapi.from_asgi("/openapi.json", app)
+
+
+OPERATIONS = [
+    ("POST", "/recommend"), ("POST", "/recommend/batch"), ("POST", "/similar"), ("POST", "/similar/batch"), ("POST", "/explain"),
+    ("POST", "/profile"), ("POST", "/place"), ("POST", "/reload"), ("GET", "/items"), ("GET", "/users"), ("GET", "/model"),
+    ("GET", "/map"), ("GET", "/health"), ("GET", "/metrics"),
+]  # fmt: skip
+
+
+def test_all_operations_are_looked_at(described: Any) -> None:
+    assert {(found.ok().method.upper(), found.ok().path) for found in described.get_all_operations()} == set(OPERATIONS)
+
+
+WITHOUT_INPUT = ("/reload", "/model", "/health", "/metrics")
+CASES = [
+    (method, path, mode)
+    for mode in GenerationMode
+    for method, path in OPERATIONS
+    if mode is GenerationMode.POSITIVE or path not in WITHOUT_INPUT
+]
+
+
+@pytest.mark.parametrize(("method", "path", "mode"), CASES, ids=lambda value: getattr(value, "value", value))
+def test_the_service_does_what_it_says(described: Any, method: str, path: str, mode: Any) -> None:
+    """Also when what it is sent does not have the shape that it describes."""
+
+    @given(case=described[path][method].as_strategy(generation_mode=mode))
+    @settings(max_examples=10 if SMALL else 100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    def check(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS)
+
+    check()
