@@ -157,7 +157,7 @@ class Recommender:
         training = TrainingSet.of(dataset, by_user)
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
-        complete = isinstance(self.model, TowerModel) and self.model._of_all_combinations
+        complete = isinstance(self.model, TowerModel) and self.model.all_combinations
         training = training.merged(contexts, weigh=not complete)
         catalogue = ItemColumns(items, self.item, dataset)
         columns, own_items = contexts.columns(training.moments), catalogue()
@@ -535,9 +535,8 @@ class Recommender:
 
     def _replace(self, served: FittedState) -> None:
         """Recommend with this from now on; what is being asked is still answered with what there was."""
-        learnt = {name: value for name, value in vars(served.reader.model).items() if name.startswith("_") or name.endswith("_")}
         with self._lock:
-            vars(self.model).update(learnt)  # settings that were changed for the next fit stay
+            self.model.adopt(served.reader.model)  # settings that were changed for the next fit stay
             self._served = served
 
     def pairs_per_event(self, dataset: Dataset) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from everypair.columns.table import Rows, as_rows
+from everypair.engine.cpu import CpuEngine
 from everypair.engine.feedback import Feedback
 from everypair.engine.solver import ICD
 from everypair.models.separable import Separable
@@ -104,7 +105,7 @@ class _Check:
 
     # a problem to try the tower on
 
-    def solver(self, seed: int | None = None, workers: Workers = SERIAL, alpha0: float = ALPHA0) -> ICD:
+    def solver(self, seed: int | None = None, workers: Workers = SERIAL, alpha0: float = ALPHA0) -> ICD[CpuEngine]:
         other = Embedding(self.tower.n_dims, name="the other side")
         towers = {"context": self.tower, "item": other} if self.side == "context" else {"context": other, "item": self.tower}
         model = Separable(
@@ -112,9 +113,9 @@ class _Check:
             rotate=False, dtype="float64", random_state=self.seed if seed is None else seed,
         )  # fmt: skip
         described = {"contexts": None, "items": None, f"{self.side}s": self.columns}
-        return model._solver(self.feedback, described["contexts"], described["items"], workers)
+        return model.build_solver(self.feedback, described["contexts"], described["items"], workers)
 
-    def objective(self, solver: ICD) -> float:
+    def objective(self, solver: ICD[CpuEngine]) -> float:
         """Over every pair, from the parameters alone."""
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         c, i = self.cells.T
@@ -126,7 +127,7 @@ class _Check:
         observed = np.broadcast_to(m, self.feedback.n_contexts)[c] * n[i]
         implicit = everything - float(np.sum(observed * scores**2))
         l2 = sum(tower.l2() for tower in solver.towers.values())
-        return float(np.sum(self.alpha * (scores - self.y) ** 2)) + solver.objective.alpha0 * implicit + l2
+        return float(np.sum(self.alpha * (scores - self.y) ** 2)) + solver.engine.alpha0 * implicit + l2
 
     def fail(self, what: str, message: str) -> None:
         raise AssertionError(f"{self.tower!r}: {what}: {message}")
@@ -282,28 +283,28 @@ class _Check:
         tower, before = solver.towers[self.side], self.objective(solver)
         for _ in range(2):
             for block in tower.blocks:
-                tower.step(solver.objective.side(self.side), block)
+                tower.step(solver.engine.objective.side(self.side), block)
                 before = self.descends(solver, before, f"step on block {block!r}")
-            solver.update_gram(self.side)
+            solver.engine.update_gram(self.side)
             for side in solver.sweeps():
                 before = self.descends(solver, before, f"sweep of the {side} side")
                 reported = solver.value().objective
-                grams = solver.objective.grams
-                cancelled = solver.objective.alpha0 * float(np.sum(np.abs(grams["context"]) * np.abs(grams["item"])))
+                grams = solver.engine.objective.grams
+                cancelled = solver.engine.alpha0 * float(np.sum(np.abs(grams["context"]) * np.abs(grams["item"])))
                 if abs(reported - before) > 1e-7 * max(1.0, abs(before)) + 1e-12 * cancelled:
                     self.fail("objective", f"{reported:.9g} by the Grams, {before:.9g} over every pair, after a sweep.")
 
-    def descends(self, solver: ICD, before: float, what: str) -> float:
+    def descends(self, solver: ICD[CpuEngine], before: float, what: str) -> float:
         after = self.objective(solver)
         if not after <= before + 1e-9 * max(1.0, abs(before)):
             self.fail(what, f"the objective rose from {before:.9g} to {after:.9g}.")
-        told, true = solver.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
+        told, true = solver.engine.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
         told_other = "the view was told of other moves than the parameters made"
         self.same(what, told, true, lambda c, f: f"{told_other}: phi[{c}, {f}]", 1e-7)
         context, item = self.feedback.rows, self.feedback.by_context.indices
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         scores = np.einsum("pf,pf->p", phi[context], psi[item])
-        kept = solver.objective.scores("context")
+        kept = solver.engine.objective.scores("context")
         self.same(what, kept, scores, lambda p: f"{told_other}: the score of {context[p], item[p]}", 1e-7)
         return after
 
@@ -312,7 +313,7 @@ class _Check:
         solver = self.solver()
         tower, start = solver.towers[self.side], self.objective(solver)
         for _ in range(SWEEPS):
-            tower.sweep(solver.objective.side(self.side))
+            tower.sweep(solver.engine.objective.side(self.side))
         now = self.objective(solver)
         for name, parameter in tower.parameters.items():
             for index in self.some_entries(parameter.value):

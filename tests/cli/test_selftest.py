@@ -68,7 +68,7 @@ def test_a_model_that_is_loaded_as_another(monkeypatch: pytest.MonkeyPatch) -> N
 
     def other(*args: Any, **options: Any) -> ep.Recommender:
         loaded = load(*args, **options)
-        for parameter in loaded.model._towers["item"].parameters.values():  # type: ignore[attr-defined]
+        for parameter in loaded.model.state.towers["item"].parameters.values():  # type: ignore[attr-defined]
             parameter.value = -parameter.value
         return loaded
 

@@ -49,7 +49,7 @@ def test_which_models_start_from_the_feedback() -> None:
         pass
 
     def start(model: ep.MF | ep.Separable) -> dict[str, np.ndarray]:
-        solver = model._solver(feedback, None, None, Workers(1))
+        solver = model.build_solver(feedback, None, None, Workers(1))
         return {side: solver.towers[side].vectors().rows.copy() for side in ("context", "item")}
 
     drawn = start(ep.MF(4, random_state=3))

@@ -106,7 +106,7 @@ def test_a_loaded_one_is_updated_as_the_first_would_be(name: str, dataset: ep.Da
 def test_arrays_are_mapped_and_of_the_format(dataset: ep.Dataset, tmp_path: Path) -> None:
     fitted("MF", dataset).save(tmp_path)
     again = ep.load(tmp_path)
-    H = again.model._towers["item"].parameters["H"].value  # type: ignore[attr-defined]
+    H = again.model.state.towers["item"].parameters["H"].value  # type: ignore[attr-defined]
     base = H
     while isinstance(base, np.ndarray) and base.base is not None:
         base = base.base

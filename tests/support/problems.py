@@ -86,7 +86,7 @@ class Problem:
         contexts, items = self.arguments.get("contexts"), self.arguments.get("items")
         if "levels" in self.arguments:
             contexts = _columns(contexts, self.arguments["levels"])
-        return model._solver(self.feedback, contexts, items, Workers(n_threads))
+        return model.build_solver(self.feedback, contexts, items, Workers(n_threads))
 
 
 def as_float(parameters: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

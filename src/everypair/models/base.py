@@ -48,10 +48,21 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        fitted = any(key.endswith("_") for key in vars(self))
-        if name.endswith("_") and not name.startswith("_") and not fitted:
+        if name.endswith("_") and not name.startswith("_") and not self.is_fitted:
             raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    @abstractmethod
+    def is_fitted(self) -> bool:
+        """Whether there is a fit to recommend by."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
+    @abstractmethod
+    def adopt(self, other: Self) -> None:
+        """Take over the fit of another model of the class; the constructor's arguments stay."""
 
     @abstractmethod
     def _shape(self) -> tuple[int, int]:

@@ -32,6 +32,13 @@ class Popularity(Model):
         self.n_contexts_ = feedback.n_contexts
         return self
 
+    @property
+    def is_fitted(self) -> bool:
+        return "popularity_" in vars(self)
+
+    def adopt(self, other: Self) -> None:
+        self.popularity_, self.n_contexts_ = other.popularity_, other.n_contexts_
+
     def _shape(self) -> tuple[int, int]:
         return self.n_contexts_, len(self.popularity_)
 
@@ -82,6 +89,13 @@ class CoView(Model):
         self.counts_: Any = counts
         self.previous_ = previous
         return self
+
+    @property
+    def is_fitted(self) -> bool:
+        return "counts_" in vars(self)
+
+    def adopt(self, other: Self) -> None:
+        self.share_, self.counts_, self.previous_ = other.share_, other.counts_, other.previous_
 
     def _shape(self) -> tuple[int, int]:
         return len(self.previous_), self.counts_.shape[1]

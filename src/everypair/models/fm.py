@@ -34,5 +34,5 @@ class FM(Weighed, Featured):
     factors: int = 64
     field_solver: str = field(default="cd", kw_only=True)
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return Machine(self.factors, names=("b", "w", "W")), Machine(self.factors, names=("h", "H"))

@@ -49,5 +49,5 @@ class MF(Weighed):
         """
         return self._fit(feedback, None, None, start, fixed, callback, checkpoint, every)
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return Embedding(self.factors, name="W"), Embedding(self.factors, name="H")

@@ -30,7 +30,7 @@ class MFSI(Weighed, Featured):
 
     factors: int = 64
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return self._side_of(contexts, "W"), self._side_of(items, "H")
 
     def _side_of(self, columns: Any, name: str) -> Tower:

@@ -35,5 +35,5 @@ class Separable(Featured):
     context: Tower
     item: Tower
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return self.context, self.item

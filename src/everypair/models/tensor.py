@@ -46,7 +46,7 @@ class Tensor(TowerModel):
         return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback, checkpoint, every)
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
-        modes = self._side("context").rows.columns
+        modes = self.state.towers["context"].rows.columns
         sizes = [levels.n for levels in modes.values() if isinstance(levels, Levels)]
         return super().context_vectors(dict(zip(modes, check_levels("contexts", contexts, sizes).T, strict=True)))
 
@@ -71,7 +71,7 @@ class PARAFAC(Tensor):
     factors: int = 64
     combinations: str = field(default="observed", kw_only=True)
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         modes = [Embedding(self.factors, letter) for letter in contexts]
         return Product(*modes, combinations=self.combinations), Embedding(self.factors, name="W")
 
@@ -97,7 +97,7 @@ class Tucker(Tensor):
     factors: Any = 8
     combinations: str = field(default="observed", kw_only=True)
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         *sizes, k = self._sizes(len(contexts))
         modes = [Embedding(size, letter) for size, letter in zip(sizes, contexts, strict=True)]
         return Core(*modes, factors=k, combinations=self.combinations, name="B"), Embedding(k, name="W")

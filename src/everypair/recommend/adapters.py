@@ -108,11 +108,11 @@ class VectorAdapter(Adapter):
 
     @property
     def state(self) -> Any:
-        return vars(self.model).get("_towers")
+        return self.model.state if self.model.is_fitted else None
 
     @property
     def towers(self) -> dict[str, Tower]:
-        return self.model._towers
+        return self.model.state.towers
 
     def ended(self) -> Self:
         frozen = super().ended()
@@ -138,7 +138,7 @@ class VectorAdapter(Adapter):
             (parameter,) = tower.parameters.values()
             if not parameter.value.flags.writeable:
                 return parameter.value
-        return self.model.item_vectors(np.arange(self.model._fitted_shape[1]))
+        return self.model.item_vectors(np.arange(self.model.state.shape[1]))
 
     @property
     def psi(self) -> np.ndarray:
@@ -204,7 +204,7 @@ class VectorAdapter(Adapter):
     def stored(self) -> Stored:
         numbers = {f"{PARAMETER}{name}": p.value for tower in self.towers.values() for name, p in tower.parameters.items()}
         facts = {
-            "contexts": self.model._fitted_shape[0],
+            "contexts": self.model.state.shape[0],
             "weight of contexts": self.n_contexts,
             "history": [epoch._asdict() for epoch in self.model.history_],
             "stop_reason": self.model.stop_reason_,
@@ -225,7 +225,7 @@ class VectorAdapter(Adapter):
         if of_items is not None and not (np.isfinite(_of_length(of_items, n_items)) & (of_items >= 0)).all():
             raise ValueError("an unobserved pair of each item must have a weight of zero or more.")
         reason = str(stored.facts["stop_reason"])
-        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, of_items, history, reason)
+        self.model.restore(shape, self.tower_columns(columns), parameters, alpha0, of_items, history, reason)
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
@@ -323,7 +323,7 @@ class FactorizationAdapter(VectorAdapter):
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         super().restore(stored, columns, n_items)
         (levels,) = _levels(columns["context"] or {}, self.model)
-        self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
+        self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model.state.shape[0]), bool(stored.facts["by_user"])
         if len(self.rows) != levels.n + 1:
             raise ValueError(f"there must be a row for each of {levels.n:,} levels and one for none, got {len(self.rows):,}.")
 
