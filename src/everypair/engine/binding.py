@@ -14,7 +14,7 @@ from everypair.engine.regularization import Regularization
 from everypair.runtime.numerics import Values
 
 
-class Settings(NamedTuple):
+class StepSettings(NamedTuple):
     """How towers step: eta, dimensions of a row solved together, "block" or "cd" for overlapping features."""
 
     step_size: float = 1.0
@@ -74,7 +74,7 @@ class BindContext:
     observed: np.ndarray
     unobserved: np.ndarray
     start: Initializer
-    settings: Settings
+    settings: StepSettings
     regularization: Regularization
     names: set[str]
     whole: bool = True

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from everypair.engine.binding import StepSettings
+from everypair.engine.blocks import LevelBlock
 from everypair.engine.vectors import Vectors
 from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.runtime.numerics import Values
@@ -21,23 +23,6 @@ class Observed(NamedTuple):
     a: Values
     b: Values
     scores: np.ndarray
-
-
-class Tangents(NamedTuple):
-    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
-
-    ``observed`` are the pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and ``weight`` is alpha0 m_c. Without
-    a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal matrix of v, or, if there is a
-    ``core``, the matrix (own dimensions x those of psi) that is its product with v.
-    """
-
-    observed: Observed
-    psi: np.ndarray
-    J: np.ndarray
-    weight: Values
-    table: np.ndarray | None = None
-    codes: np.ndarray | None = None
-    core: np.ndarray | None = None
 
 
 class View(ABC):
@@ -102,12 +87,12 @@ class View(ABC):
         explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
         raise NotImplementedError(f"{type(self).__name__} lists all its rows")
 
-    def tangents(self) -> Tangents | None:
-        """What a sweep over levels needs, which moves the scores itself; None if the view does not have it."""
-        return None
+    def sweep_levels(self, block: LevelBlock, settings: StepSettings, implicit: np.ndarray | None = None) -> bool:
+        """Coordinate descent on all vectors of a described table, level by level; scores follow.
 
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
-        """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""
+        ``implicit`` is the matrix M of the implicit part ``u' M u`` of a level where that is the same for all levels: they occur in
+        more rows than are listed. False, and nothing is done, if the view has no such short cut.
+        """
         return False
 
 

@@ -26,7 +26,7 @@ from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
-from everypair.towers import Settings, Tower
+from everypair.towers import StepSettings, Tower
 
 S = TypeVar("S", bound="TowerModel")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -260,7 +260,7 @@ class TowerModel(Model):
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
             start=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
-            settings=Settings(
+            settings=StepSettings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),
                 field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
@@ -269,8 +269,12 @@ class TowerModel(Model):
 
     def _check_order(self, towers: Mapping[str, Tower]) -> None:
         """Both sides dimension by dimension takes towers that step that way."""
-        if self.order == "dimension" and not all(tower.by_dimension for tower in towers.values()):
-            raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
+        for side, tower in towers.items() if self.order == "dimension" else ():
+            if not tower.capabilities.by_dimension:
+                raise ValueError(
+                    f"order='dimension' is not defined for {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
+                    f"dimension by dimension. Use order='side'."
+                )
 
     @property
     def state(self) -> FitState:

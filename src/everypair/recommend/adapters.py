@@ -134,7 +134,7 @@ class VectorAdapter(Adapter):
     def _all_items(self) -> np.ndarray:
         """psi of items without features; where it is mapped from a file it stays so, and processes share it."""
         tower = self.towers["item"]
-        if tower.vectors_are_parameters:
+        if tower.capabilities.free_rows:
             (parameter,) = tower.parameters.values()
             if not parameter.value.flags.writeable:
                 return parameter.value

@@ -97,7 +97,7 @@ def update(served: FittedState, dataset: Dataset, changed: Changed) -> FittedSta
     """With the events of ``dataset``, of which those of some users and items are new."""
     if isinstance(served.reader, CountAdapter):
         return _recounted(served, dataset)
-    if served.vectors.towers["context"].complete:
+    if served.vectors.towers["context"].capabilities.all_combinations:
         raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
     known = served.dataset.users.codes(dataset.users.take(changed.users))
     without, fewer = _contexts_of(served, known[known >= 0])
