@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 Values = float | np.ndarray  # one number for all rows (or pairs), or an array with one for each
 
+SUMMED_AT_ONCE = 2**18  # numbers
 NEVER = np.nan  # a tolerance that no curvature falls below
+
+
+def pairwise_sum(term: Callable[[int, int], np.ndarray], n: int) -> float:
+    """The sum of an array of float64 of which ``term(start, stop)`` gives a range: the bits of ``np.sum`` without the whole array.
+
+    NumPy adds halves, and halves of halves, down to blocks of 128 numbers; large halves are taken apart here in the same way.
+    """
+    return _pairwise(term, 0, n)
+
+
+def _pairwise(term: Callable[[int, int], np.ndarray], start: int, stop: int) -> float:
+    if stop - start <= SUMMED_AT_ONCE:
+        return float(np.sum(term(start, stop)))
+    half = (stop - start) // 2
+    middle = start + half - half % 8  # where NumPy cuts: its inner loop takes eight numbers at a time
+    return _pairwise(term, start, middle) + _pairwise(term, middle, stop)
 
 
 def tiny(dtype: Any) -> float:
