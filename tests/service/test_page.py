@@ -477,9 +477,8 @@ def test_a_new_model_under_an_open_page(browser: Any, tmp_path: Path) -> None:
         visit.page.locator("#items .item").first.click()
         visit.page.select_option("#attribute-country", "JP")
         visit.settled()
-        other = ep.Dataset(
-            {"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid"
-        )  # with other users, items and columns
+        # other users, items and columns
+        other = ep.Dataset({"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid")
         ep.Recommender(ep.MF(factors=2, epochs=1)).fit(other).save(tmp_path)
         last = service.client.post("/reload").json()["model"]
         visit.page.select_option("#n", "50")
