@@ -433,7 +433,7 @@ def test_light_and_dark(browser: Any, service: ServiceProcess) -> None:
 
 
 @pytest.mark.parametrize("look", SIZES)
-def test_layout(browser: Any, service: ServiceProcess, look: str) -> None:
+def test_layout_as_shown_in_the_docs(browser: Any, service: ServiceProcess, look: str) -> None:
     """With EVERYPAIR_PICTURES set, this also takes the screenshots of the documentation."""
     visit = Visit(
         browser, service, SIZES[look], color_scheme="dark" if look == "dark" else "light", has_touch=look == "phone",
