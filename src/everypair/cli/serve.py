@@ -69,11 +69,11 @@ def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown
     in all workers; one that is damaged is refused, and the old one goes on. SIGTERM and Ctrl-C end it when all that was begun is
     answered.
     """
-    from everypair.service import installed
+    from everypair.service import require_dependencies
     from everypair.service.limits import Limits
     from everypair.service.settings import Settings
 
-    installed()
+    require_dependencies()
     from everypair.service.supervisor import Supervisor
 
     given = {name: options[option] for option, (name, _) in LIMITS.items() if options[option] is not None}
