@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 import everypair as ep
 from everypair import reference
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 
 PLAIN: dict[str, Any] = {"unobserved_weight": 0.01, **PAPER}
 BY_WEIGHT: dict[str, Any] = {**PLAIN, "regularization": 0.001, "regularization_exponent": 1.0}

@@ -59,7 +59,7 @@ class EveryPair(Contender):
 
     def fit(self, matrix: Any, epochs: int, after: After = lambda state: None) -> Factors:
         from everypair.models import MF
-        from everypair.models.weights_mixin import PAPER
+        from everypair.models.mixins import PAPER
 
         unobserved, strength = self.loss
         loss = {"unobserved_weight": unobserved, "regularization": strength, **PAPER}

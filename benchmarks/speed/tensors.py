@@ -27,7 +27,7 @@ from benchmarks.speed import events
 from benchmarks.speed.setup import Setup
 from everypair.engine.feedback import Feedback
 from everypair.models import MF, PARAFAC, Tucker
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
 
 EPOCHS = 3

@@ -14,7 +14,7 @@ from hypothesis import given
 
 import everypair as ep
 from everypair.cli.shell import main
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.recipes import Description
 from everypair.reproduce import cost, report

@@ -14,7 +14,7 @@ import numpy as np
 import everypair as ep
 from everypair import reference
 from everypair.data import Dataset
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05

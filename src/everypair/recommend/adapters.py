@@ -16,9 +16,9 @@ from everypair.engine.feedback import Feedback
 from everypair.engine.solver import Epoch
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
-from everypair.models.features_mixin import Featured
 from everypair.models.fm import FM
 from everypair.models.mf import MF
+from everypair.models.mixins import FeatureModel
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel
 from everypair.ranking.rank import ItemVectors, Lists, Plain, Products, Scores
@@ -456,7 +456,7 @@ def popular(popularity: np.ndarray, n_rows: int) -> Scores:
 def reader(model: Model) -> Adapter:
     """The reader of a kind of model."""
     kinds = {
-        Featured: FeatureAdapter, MF: FactorizationAdapter, Tensor: TensorAdapter, CoView: CoViewAdapter,
+        FeatureModel: FeatureAdapter, MF: FactorizationAdapter, Tensor: TensorAdapter, CoView: CoViewAdapter,
         Popularity: PopularityAdapter,
     }  # fmt: skip
     for kind, made in kinds.items():

@@ -18,7 +18,7 @@ from everypair.columns.table import Levels, one_hot
 from everypair.datasets import youtube_like
 from everypair.engine.feedback import Feedback
 from everypair.models import FM
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.recipes import Attributes, Description, History, Previous, Recipe, UserId
 from everypair.reference import dense

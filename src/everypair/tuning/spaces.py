@@ -12,9 +12,9 @@ from typing import Any
 from everypair.data import Dataset
 from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.models import Tucker
+from everypair.models.mixins import DataDefaults
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel, auto_weight
-from everypair.models.weights_mixin import Weighed
 from everypair.recommender import Recommender
 from everypair.tuning.search import SHRINKAGE, arguments
 
@@ -60,10 +60,10 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     weights = WEIGHTS if isinstance(model, Tensor) else (float(f"{middle / REACH:.3g}"), min(float(f"{middle * REACH:.3g}"), 1.0))
     space: dict[str, Any] = {UNOBSERVED: weights}
     if isinstance(model.regularization, numbers.Real):
-        fixed = isinstance(model, Tensor | Weighed)  # an exponent of 0 was chosen
+        fixed = isinstance(model, Tensor | DataDefaults)  # an exponent of 0 was chosen
         shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not fixed)
         space |= {SHRINKAGE: SHRINKAGES} if shrinks else {L2: PENALTIES}
-    if isinstance(model, Weighed) and model.popularity_exponent > 0:  # 0 was chosen
+    if isinstance(model, DataDefaults) and model.popularity_exponent > 0:  # 0 was chosen
         space[POPULARITY] = list(POPULARITIES)
     if isinstance(getattr(model, FACTORS, None), numbers.Integral):
         most = max(min(dataset.n_users, dataset.n_items), 1)
