@@ -48,7 +48,8 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_") and not self.is_fitted:
+        fitted_attribute = name == "state" or (name.endswith("_") and not name.startswith("_"))
+        if fitted_attribute and not self.is_fitted:
             raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
