@@ -43,7 +43,7 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     from everypair.reproduce import sources
     from everypair.reproduce.report import page, terminal
     from everypair.reproduce.run import DEFAULT, QUICK, reproduce, steps
-    from everypair.runtime.atomic_files import Results, write_atomically
+    from everypair.runtime.atomic_files import ResultsFile, write_atomically
     from everypair.runtime.progress import Progress
 
     if data != "youtube-like" and (changed["users"] or changed["items"]):
@@ -51,7 +51,7 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
     dataset, attributes = sources.load(data, path, scale)
 
-    written = Results(out / "results.json")
+    written = ResultsFile(out / "results.json")
     kept: dict[str, Any] = {"keep_model": lambda recommender: recommender.save(out / "model")} if save_model else {}
     try:
         with Progress(steps(scale), "reproduce", unit="step") as progress:
