@@ -14,7 +14,7 @@ from sklearn.metrics import ndcg_score
 import everypair as ep
 from everypair.evaluation import METRICS, Evaluation, LeaveLast, RandomPerUser, evaluate
 from everypair.evaluation import metrics as formulas
-from everypair.ranking.rank import Lists, Plain, Products, rank
+from everypair.ranking.rank import DenseScores, Lists, Products, rank
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import Workers
 from everypair.tuning.search import search
@@ -141,7 +141,7 @@ def test_ranking_is_exact(n: int, data: st.DataObject) -> None:
 
     with Workers(2, small=1) as workers:
         ids, best = rank(
-            Plain(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed)
+            DenseScores(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed)
         )
     for r in range(rows):
         left = [i for i in range(n_items) if (not excluded or i not in excluded[r]) and (allowed is None or i in allowed[r])]

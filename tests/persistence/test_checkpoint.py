@@ -233,7 +233,7 @@ def test_what_a_callback_knows_must_fit_into_json(tmp_path: Path) -> None:
     patient = Patient()
     patient.state = lambda: {"best": np.zeros(2)}  # type: ignore[method-assign]
     model = ep.MF(2)
-    with pytest.raises(TypeError, match=r"callback.state\(\) must return a value that JSON can represent, got .*ndarray"):
+    with pytest.raises(TypeError, match=r"callback.state\(\) must return JSON data, got .*ndarray"):
         model.fit(FEEDBACK, checkpoint=tmp_path, callback=patient)
     assert model.stop_reason_ == "error"
 
@@ -295,7 +295,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"options": {"regularization": {"W": 0.3, "default": 0.1}}},
         r"regularization was {'W': 0.2, 'default': 0.1}, is {'W': 0.3, 'default': 0.1}[.]",
     ),
-    "pairs": ({}, {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 2, 2, 0])}, "the list of pairs of feedback differs from that of"),
+    "pairs": (
+        {},
+        {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 2, 2, 0])},
+        "the list of pairs of feedback differs from that of",
+    ),
     "y": (
         {},
         {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 1, 2, 0], 2.0)},

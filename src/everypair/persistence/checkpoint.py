@@ -80,9 +80,7 @@ class Checkpoint:
             return self._state(manifest, payloads, identity, epochs)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             path = self._folder.path
-            raise ValueError(
-                f"{path} holds a checkpoint that cannot be used ({error!r}). Delete it to start over."
-            ) from error
+            raise ValueError(f"{path} holds a checkpoint that cannot be used ({error!r}). Delete it to start over.") from error
 
     def _state(self, manifest: Mapping[str, Any], payloads: Mapping[str, Any], identity: Identity, epochs: int) -> State:
         differences = list(identity.differences(Identity(manifest["facts"], manifest["fingerprints"])))
@@ -107,7 +105,7 @@ class Checkpoint:
         try:
             json.dumps(state.callback)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"callback.state() must return a value that JSON can represent, got {state.callback!r}: {error}.") from error
+            raise TypeError(f"callback.state() must return JSON data, got {state.callback!r}: {error}.") from error
         manifest = {**self._identity._asdict(), **state._asdict()}
         payloads = {"parameters": manifest.pop("parameters"), "callback": manifest.pop("arrays")}
         self._folder.write(manifest, {name: arrays for name, arrays in payloads.items() if arrays})

@@ -118,7 +118,7 @@ class Folder:
             kind = json.loads(manifest.read_bytes()).get("kind")
         if kind != self.kind:
             raise FileExistsError(
-                f"{manifest} is not the manifest of a {self.kind}, and would be overwritten. Choose another folder, or delete the file."
+                f"{manifest} is not the manifest of a {self.kind}, and would be overwritten. Choose another folder, or delete it."
             )
 
     def _tidy(self) -> None:
@@ -235,9 +235,7 @@ def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
     plain = {name: np.asarray(array, np.asarray(array).dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype not in NAMES:
-            raise TypeError(
-                f"{name!r} has dtype {array.dtype}, which cannot be stored. Use one of {', '.join(map(str, NAMES))}."
-            )
+            raise TypeError(f"{name!r} has dtype {array.dtype}, which cannot be stored. Use one of {', '.join(map(str, NAMES))}.")
     ordered = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
     header, at = {}, 0
     for name in ordered:

@@ -126,7 +126,7 @@ _libraries: ThreadpoolController | None = None  # cached: finding the libraries 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any thread is in this context: ``Workers`` divides the work, and bits do not depend on BLAS."""
+    """Limit BLAS to one thread while any thread is in this context: ``Workers`` divides the work, and the bits stay the same."""
     global _users, _limits, _libraries
     with _lock:
         if _users == 0:

@@ -97,7 +97,7 @@ def array(name: str, values: Any) -> np.ndarray:
     if sp.issparse(values):
         raise TypeError(f"{name} must be an array, got a sparse matrix of shape {values.shape}.")
     if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Remove or fill them.")
+        raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Fill them.")
     try:
         return np.asarray(values)
     except ValueError as error:
