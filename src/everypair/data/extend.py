@@ -64,8 +64,8 @@ def in_unit(time: np.ndarray, unit: str | None, wanted: str | None) -> np.ndarra
         return time
     if np.abs(time).max(initial=0) >= LATEST:
         raise ValueError(
-            "new timestamps have nanoseconds, but some timestamps lie before 1678 or after 2262, where 64-bit nanoseconds overflow: "
-            "round the new ones to microseconds."
+            "new timestamps have nanoseconds, but some timestamps lie before 1678 or after 2262, where 64-bit nanoseconds "
+            "overflow: round the new ones to microseconds."
         )
     return time * 1000
 
