@@ -215,7 +215,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda r, s: search(lambda p: r, {"unobserved_weight": (0.1, 1), "all_pairs": (1, 10)}, s, "ndcg@5", 1),
         "the same setting in other units",
     ),
-    "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "goes with 'unobserved_weight'"),
+    "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "needs 'unobserved_weight'"),
     "nothing to tune": (lambda r, s: search(lambda p: r, {"x": (0.1, 1)}, s, "ndcg@5", 1), "trained by epochs"),
     "not a dataset": (lambda r, s: LeaveLast().split({"user": [1]}), "must be an everypair.Dataset"),
     "other queries": (lambda r, s: evaluate(r, s.test).interval("recall@10", relative_to=3), "same queries"),
