@@ -46,8 +46,13 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     from everypair.runtime.atomic_files import ResultsFile, write_atomically
     from everypair.runtime.progress import Progress
 
-    if data != "youtube-like" and (changed["users"] or changed["items"]):
-        raise ValueError("--users and --items are for generated data.")
+    generated = data == "youtube-like"
+    if generated and path is not None:
+        raise ValueError(f"--path is for real data; {data} is generated. Leave it out, or choose --data movielens-1m.")
+    if not generated and path is None:
+        raise ValueError(f"{data} is read from a folder: give --path.")
+    if not generated and (changed["users"] or changed["items"]):
+        raise ValueError(f"--users and --items are for generated data, not for {data}.")
     scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
     dataset, attributes = sources.load(data, path, scale)
 
