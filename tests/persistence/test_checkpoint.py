@@ -323,7 +323,11 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         r"the list of columns of contexts was \['a', 'b'\], is \['b', 'a'\][.]",
     ),
     "fewer": ({}, {"contexts": {"user": np.arange(4)}}, r"the list of columns of contexts was \[.*\], is \['user'\][.]"),
-    "operator": ({"contexts": {"x": OPERATOR}}, {"contexts": {"x": OTHER_OPERATOR}}, "the column 'x' of contexts is not the one"),
+    "operator": (
+        {"contexts": {"x": OPERATOR}},
+        {"contexts": {"x": OTHER_OPERATOR}},
+        "the column 'x' of contexts differs",
+    ),
     "history": ({"contexts": HISTORY}, {"contexts": OTHER_HISTORY}, "the column 'history' of contexts differs from that of"),
     "described": ({"contexts": NAMED}, {"contexts": OTHER_NAMED}, "the column 'user' of contexts differs from that of the"),
     "start": ({"start": START}, {"start": {"W": np.zeros((8, 2))}}, r"start\['W'\] differs from that of the checkpoint[.]"),

@@ -1,4 +1,4 @@
-"""Charts of the report as SVG: bars with intervals, paired bars, lines on logarithmic axes. Colours are those of the page's style."""
+"""Charts of the report as SVG: bars with intervals, paired bars, lines on logarithmic axes. The page has their style."""
 
 from __future__ import annotations
 
