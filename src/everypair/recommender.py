@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
-from everypair.data.extend import extended
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
@@ -504,7 +503,7 @@ class Recommender:
         """
         with self._changing:
             served = self._settled()
-            dataset, changed = extended(served.dataset, interactions, users, items)
+            dataset, changed = served.dataset.extended_with_changes(interactions, users, items)
             self._replace(update(served, dataset, changed))
         return self
 
@@ -523,7 +522,7 @@ class Recommender:
             )
         with self._changing:
             served = self._settled()
-            self._replace(extend(served, extended(served.dataset, items=items)[0]))
+            self._replace(extend(served, served.dataset.extended(items=items)))
         return self
 
     def _settled(self) -> FittedState:

@@ -76,7 +76,7 @@ class Gone(Twin):
 
 def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> cost.Costs:
     """As they might come out."""
-    problem = cost.Problem(events, 10, 8, events, 2 * events, events, 0)
+    problem = cost.ProblemSize(events, 10, 8, events, 2 * events, events, 0)
     found = [cost.Cost(name, problem.grown(events, n), 0.1, 0.001 * n) for name in cost.CONTEXTS for n in catalogue]
     return cost.Costs(found, {}, [cost.Cost("P", problem.grown(1_000, 500), 1.0, 100.0, extrapolated=True)])
 

@@ -51,7 +51,7 @@ def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log:
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
     columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}
     model = ep.FM(2, epochs=1, rotate=False, dtype="float64", unobserved_weight=0.01, regularization=0.1, **PAPER)
-    conventional = cost.Conventional(feedback, columns, model)
+    conventional = cost.ConventionalFM(feedback, columns, model)
     start = {letter: value.copy() for letter, value in conventional.parameters.items()}
     model.fit(feedback, contexts=columns, start=start)
     conventional.epoch()

@@ -1,4 +1,4 @@
-"""Titles of generated videos, by their category: something to read on pages, and nothing that a model is told."""
+"""Titles of generated videos, by category: for display, without information beyond the category."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAMES = (
 
 
 def titles(category: np.ndarray, categories: tuple[str, ...], random: np.random.Generator) -> list[str]:
-    """A title for each video; where one comes up again, it is part 2."""
+    """A title for each video; repeated titles get a part number."""
     made, times = [], {}
     for number in category.tolist():
         subjects = SUBJECTS[categories[number]].split("; ")

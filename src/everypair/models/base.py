@@ -13,6 +13,7 @@ from everypair.engine.feedback import Feedback
 from everypair.ranking.rank import Lists, Scores, rank
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -107,8 +108,9 @@ class Model(ABC):
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         n = check.integer("n", n, low=1)
         excluded = _excluded(exclude, context, (n_contexts, n_items))
-        with Workers(thread_count(getattr(self, "n_threads", None))) as workers:
-            return rank(self._scores(context), n, workers, excluded)
+        n_threads = thread_count(getattr(self, "n_threads", None))
+        with Workers(n_threads) as workers, Progress(len(context), "ranking", unit="row") as progress:
+            return rank(self._scores(context), n, workers, excluded, advance=progress.advance)
 
 
 def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> Lists | None:

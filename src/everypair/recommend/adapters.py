@@ -21,7 +21,7 @@ from everypair.models.mf import MF
 from everypair.models.mixins import FeatureModel
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel
-from everypair.ranking.rank import ItemVectors, Lists, Plain, Products, Scores
+from everypair.ranking.rank import DenseScores, ItemVectors, Lists, Products, Scores
 from everypair.recommend.fold_in import Loss, Past, minimum
 from everypair.recommend.recipes import ItemId, UserId
 from everypair.runtime.parallel import SERIAL
@@ -411,7 +411,7 @@ class CoViewAdapter(CountAdapter):
 
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         previous, n_items = self._level(asked.columns), self.model.counts_.shape[1]
-        return Plain(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
+        return DenseScores(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
     def stored(self) -> Stored:
         counts = self.model.counts_
@@ -450,7 +450,7 @@ class PopularityAdapter(CountAdapter):
 
 def popular(popularity: np.ndarray, n_rows: int) -> Scores:
     """The same scores in all rows."""
-    return Plain(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
+    return DenseScores(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
 
 
 def reader(model: Model) -> Adapter:

@@ -1,4 +1,4 @@
-"""Numbers as kernels take them, and the size below which one is nothing but rounding."""
+"""Numeric conventions of kernels: the type of scalar-or-array arguments, and the tolerance for rounding errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-Values = float | np.ndarray  # one number for all rows (or pairs), or an array with one for each
+Values = float | np.ndarray  # one number for all rows (or pairs), or an array with a number for each
 
 SUMMED_AT_ONCE = 2**18  # numbers
 NEVER = np.nan  # a tolerance that no curvature falls below
@@ -30,5 +30,5 @@ def _pairwise(term: Callable[[int, int], np.ndarray], start: int, stop: int) -> 
 
 
 def tiny(dtype: Any) -> float:
-    """Relative size below which a sum of curvatures is taken for rounding."""
+    """Relative size below which a sum of curvatures is treated as a rounding error."""
     return 64 * float(np.finfo(dtype).eps)
