@@ -23,7 +23,6 @@ COMMANDS = {
     "example": "example",
     "doctor": "doctor",
     "reproduce": "reproduce",
-    "benchmark": "benchmark",
 }  # by name, the file that it is in
 EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # what is wrong with data, settings or the machine
 OWN = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)  # click's to tell; a reader who has had enough
