@@ -80,8 +80,14 @@ def write(content: dict[str, Any], out: Path) -> None:
     folder = out.with_suffix("")
     text, charts = markdown(content, out.name if out.is_absolute() else str(out), folder.name)
     for name, chart in charts.items():
-        write_atomically(folder / f"{name}.svg", chart + "\n")
-    write_atomically(out, text)
+        _write_if_changed(folder / f"{name}.svg", chart + "\n")
+    _write_if_changed(out, text)
+
+
+def _write_if_changed(path: Path, text: str) -> None:
+    """The report is written after each measurement: most charts stay, and each atomic write waits for the disk."""
+    if not path.exists() or path.read_text("utf-8") != text:
+        write_atomically(path, text)
 
 
 def terminal(content: dict[str, Any], names: Sequence[str]) -> str:

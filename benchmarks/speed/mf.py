@@ -191,8 +191,8 @@ def summarize(entries: list[dict[str, Any]]) -> ReportSection:
         "All contenders minimise the same loss: observed pairs have y = 1 and weight 1, all others y = 0 and weight 0.01; L2 is",
         "0.01 for every row. Seconds of peers are those of a whole fit from the CSR matrix; ours are those until our objective is",
         "at most theirs. The objective is that of all pairs in float64, computed from the factors while the clock is stopped.",
-        "Memory is the peak of a fit in addition to the matrix. *First* is a fit of one epoch on 500 rows in a new process: loading and",
-        "compiling (with kernels in the cache if they were compiled before; *Start* has an empty cache).",
+        "Memory is the peak of a fit in addition to the matrix. *First* is a fit of one epoch on 500 rows in a new process:",
+        "loading and compiling (with kernels in the cache if they were compiled before; *Start* has an empty cache).",
         f"Charts show objectives less than {FLOOR:g} % above the lowest at {FLOOR:g} %.",
     )
     worst: dict[float, list[tuple[float, str]]] = {}

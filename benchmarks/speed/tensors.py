@@ -103,8 +103,8 @@ def summarize(entries: list[dict[str, Any]]) -> ReportSection:
     section = ReportSection("Tensors")
     section.add_paragraph(
         "Contexts are the observed combinations of user and previous item (for MF: users). Operations are counted by the",
-        "derivatives of the paper's Section 5: for each dimension and mode, visits of the observed pairs and products with the entries",
-        "of a context's vector; Tucker's derivatives have as many entries as an item has factors (the formulas are in",
+        "derivatives of the paper's Section 5: for each dimension and mode, visits of the observed pairs and products with the",
+        "entries of a context's vector; Tucker's derivatives have as many entries as an item has factors (the formulas are in",
         "`benchmarks/speed/tensors.py`).",
     )
     header = ["model", "pairs", "contexts x items", "seconds per epoch", "over MF's", "operations over MF's", "one over the other"]

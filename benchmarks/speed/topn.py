@@ -101,9 +101,8 @@ def measure(setup: SpeedSetup, name: str) -> dict[str, Any]:
     arguments = {"pairs": setup.matrix(name), "factors": setup.sizes.top_factors, "threads": setup.threads, "vectors": str(folder)}
     missing = {} if (why := setup.why_not(contenders.ImplicitMF.name)) is None else {IMPLICIT: why}
     with ExitStack() as stack:
-        ours = stack.enter_context(
-            WorkerProcess("speed.topn:EveryPairTopN", **arguments)
-        )  # before implicit, which reads the vectors
+        # Before implicit, which reads the vectors.
+        ours = stack.enter_context(WorkerProcess("speed.topn:EveryPairTopN", **arguments))
         workers: dict[str, WorkerProcess] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
         if not missing:
             try:
