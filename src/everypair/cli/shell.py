@@ -24,7 +24,6 @@ COMMANDS = {
     "example": "example",
     "doctor": "doctor",
     "reproduce": "reproduce",
-    "benchmark": "benchmark",
 }  # name: module
 EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # errors of data, settings or the machine
 HANDLED_BY_CLICK = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)

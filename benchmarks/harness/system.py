@@ -1,4 +1,4 @@
-"""What figures were measured on: the processor, its caches, memory, and versions. Neither names of hosts nor paths."""
+"""The hardware and the library versions that figures were measured with. Without host names and paths."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 VERSIONS = ("everypair", "numpy", "scipy", "numba", "implicit", "irspack", "cmfrec", "lightfm-next")
 
 
-def machine() -> dict[str, Any]:
-    """Hardware, as far as the system tells."""
+def hardware() -> dict[str, Any]:
+    """Processor, cores, caches and memory, as far as the operating system reports them."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of the libraries that are there."""
+    """Versions of Python and of the installed libraries among ``VERSIONS``."""
     found = {"python": platform.python_version()}
     for name in VERSIONS:
         try:
@@ -43,7 +43,7 @@ def _processor() -> str:
 
 
 def _caches(folder: Path) -> str:
-    """Such as "48K L1d, 2048K L2, 107520K L3"; instructions' caches left out."""
+    """Data and unified caches, such as "48K L1d, 2048K L2, 107520K L3"."""
     found = []
     for index in sorted(folder.glob("index*")):
         kind, level, size = ((index / name).read_text().strip() for name in ("type", "level", "size"))
