@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.columns import features
+from everypair.columns import fields
 from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.history_field import NORMALIZATIONS, HistoryField, Window
-from everypair.kernels import pairs
+from everypair.kernels import pairs, sparse
 from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers.steps import one_hot
 
@@ -113,7 +113,7 @@ def test_levels_are_their_matrix(seed: int) -> None:
     for squared in ("", "_squared"):
         np.testing.assert_allclose(getattr(field, f"multiply{squared}")(v, SERIAL), X @ v)
         np.testing.assert_allclose(getattr(field, f"multiply{squared}_transposed")(z, SERIAL), X.T @ z, atol=1e-12)
-    np.testing.assert_allclose(field.columns.apply(features.columns.multiply, z, SERIAL), X.T @ z, atol=1e-12)
+    np.testing.assert_allclose(field.columns.apply(sparse.multiply, z, SERIAL), X.T @ z, atol=1e-12)
     out = np.ones((3, 9))
     field.add_products(W, out, SERIAL)
     np.testing.assert_allclose(out, 1 + W @ X.T)
@@ -126,15 +126,15 @@ def test_levels_are_their_matrix(seed: int) -> None:
 
 
 def test_matrices_of_ones_are_levels() -> None:
-    assert isinstance(features.as_field("a", np.eye(3, dtype=int)), OneHotField)
-    assert isinstance(features.as_field("a", 2 * np.eye(3, dtype=int)), SparseField)
-    assert isinstance(features.as_field("a", np.array([[1, 1], [0, 1]])), SparseField)
-    np.testing.assert_array_equal(features.as_field("a", np.array([[0, 1], [0, 0]])).toarray(), [[0, 1], [0, 0]])
+    assert isinstance(fields.as_field("a", np.eye(3, dtype=int)), OneHotField)
+    assert isinstance(fields.as_field("a", 2 * np.eye(3, dtype=int)), SparseField)
+    assert isinstance(fields.as_field("a", np.array([[1, 1], [0, 1]])), SparseField)
+    np.testing.assert_array_equal(fields.as_field("a", np.array([[0, 1], [0, 0]])).toarray(), [[0, 1], [0, 0]])
 
 
 def test_many_levels_are_walked_by_feature() -> None:
     """Where sums by level of every range would cost more than the rows."""
-    n = 4 * features.RANGE
+    n = 4 * fields.RANGE
     assert OneHotField(np.arange(n) % 100, 100).by_row
     assert not OneHotField(np.arange(n), n).by_row
     assert OneHotField(np.arange(50), 50).by_row

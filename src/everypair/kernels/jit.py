@@ -12,7 +12,8 @@ from numba.extending import intrinsic, overload
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
+# ``fastmath`` is explicit: a function that leaves it open takes it from whichever caller is compiled first.
+kernel = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)
 leaf = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
 
 

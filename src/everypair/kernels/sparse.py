@@ -45,7 +45,7 @@ def multiply_squared(start, stop, indptr, indices, values, v, out):
         out[r] = total
 
 
-@kernel
+@leaf
 def newton(w, j, gradient, curvature, l2, eta):
     """The step on one weight that minimises ``2 gradient t + curvature t^2 + l2 (w + t)^2``, times ``eta``; a weight that nothing
     depends on becomes zero. Returns how far it went."""
