@@ -57,10 +57,12 @@ class Tiles:
         phi, order = self.phi[start:stop], self.order
         (n_rows, k), dtype = phi.shape, phi.dtype
         norms = np.sqrt(np.einsum("rf,rf->r", phi, phi, dtype=np.float64))
-        values, items = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
-        sizes, least = np.zeros(n_rows, np.int64), np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        least = np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        lists = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
+        candidates = topn_tiles.Candidates(*lists, np.zeros(n_rows, np.int64), least)
         out, left_out = self._places(exclude, n_rows)
-        begin, end = out[:-1].copy(), out[1:]
+        excluded = topn_tiles.Excluded(out[:-1].copy(), out[1:], left_out)
+        query = topn_tiles.Query(phi, self.psi, slack, self.n)
         active, vectors = np.arange(n_rows), phi.copy()
         products, some = np.empty(n_rows * ITEMS, dtype), np.empty((ITEMS, k), dtype)
         for first in range(0, len(order), ITEMS):
@@ -68,18 +70,14 @@ class Tiles:
             np.take(self.psi, now, axis=0, out=some[: len(now)], mode="clip")  # without a copy in between
             tile = products[: len(active) * len(now)].reshape(len(active), len(now))
             np.matmul(vectors[: len(active)], some[: len(now)].T, out=tile)
-            topn_tiles.search(
-                tile, active, now, first, begin, end, left_out, self.n, slack, phi, self.psi, least, values, items, sizes
-            )  # fmt: skip
+            topn_tiles.search(tile, active, now, first, excluded, query, candidates)
             if first + ITEMS < len(order):
                 largest = self.norms[first + ITEMS]
-                kept = topn_tiles.still_open(
-                    active, vectors, norms, largest, ENOUGH * self.n, slack, least, values, items, sizes, self.n
-                )  # fmt: skip
+                kept = topn_tiles.still_open(active, vectors, norms, largest, ENOUGH * self.n, query, candidates)
                 active = active[:kept]
                 if not kept:
                     break
-        topn_tiles.finish(values, items, sizes, slack, phi, self.psi, ids, best)
+        topn_tiles.finish(candidates, query, ids, best)
 
     def _places(self, exclude: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         """Where in the order the items of lists are, rising in each row; and where in that each row begins."""

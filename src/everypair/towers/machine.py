@@ -20,7 +20,7 @@ from everypair.engine.binding import BindContext
 from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
 from everypair.engine.vectors import Part
 from everypair.engine.view import View
-from everypair.kernels.pairs import MOVE_F, MOVE_Q
+from everypair.kernels.machine_state import MOVE_F, MOVE_Q
 from everypair.kernels.row_vectors import add_half_norms
 from everypair.kernels.sparse import add_half_squares
 from everypair.runtime import validation as check

@@ -11,7 +11,7 @@ from everypair.columns.table import Rows
 from everypair.engine.tower import Tower, check_same_dims
 from everypair.engine.vectors import Part, Vectors
 from everypair.engine.view import DerivedView, Tangents, View
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import scale_slopes
 from everypair.runtime.parallel import Workers
 from everypair.towers.multiplicative import Modes, table_of
