@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
-from everypair.data.extend import extended
 from everypair.data.frames import frame_of
 from everypair.data.ids import as_ids
 from everypair.data.tables import as_table
@@ -157,7 +156,7 @@ class Recommender:
         training = TrainingSet.of(dataset, by_user)
         contexts = Description("context", self.context, dataset, training.moments)
         items = Description("item", self.item, dataset, Catalogue.of(dataset))
-        complete = isinstance(self.model, TowerModel) and self.model._of_all_combinations
+        complete = isinstance(self.model, TowerModel) and self.model.all_combinations
         training = training.merged(contexts, weigh=not complete)
         catalogue = ItemColumns(items, self.item, dataset)
         columns, own_items = contexts.columns(training.moments), catalogue()
@@ -504,7 +503,7 @@ class Recommender:
         """
         with self._changing:
             served = self._settled()
-            dataset, changed = extended(served.dataset, interactions, users, items)
+            dataset, changed = served.dataset.extended_with_changes(interactions, users, items)
             self._replace(update(served, dataset, changed))
         return self
 
@@ -523,7 +522,7 @@ class Recommender:
             )
         with self._changing:
             served = self._settled()
-            self._replace(extend(served, extended(served.dataset, items=items)[0]))
+            self._replace(extend(served, served.dataset.extended(items=items)))
         return self
 
     def _settled(self) -> FittedState:
@@ -535,9 +534,8 @@ class Recommender:
 
     def _replace(self, served: FittedState) -> None:
         """Recommend with this from now on; what is being asked is still answered with what there was."""
-        learnt = {name: value for name, value in vars(served.reader.model).items() if name.startswith("_") or name.endswith("_")}
         with self._lock:
-            vars(self.model).update(learnt)  # settings that were changed for the next fit stay
+            self.model.adopt(served.reader.model)  # settings that were changed for the next fit stay
             self._served = served
 
     def pairs_per_event(self, dataset: Dataset) -> float:

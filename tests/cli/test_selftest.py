@@ -55,7 +55,7 @@ def test_threads_that_give_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps = ICD.sweeps
 
     def uneven(self: ICD) -> Iterator[str]:
-        if self.objective.workers.n_threads == 2:
+        if self.engine.workers.n_threads == 2:
             next(iter(self.towers["item"].parameters.values())).value.flat[0] += 1e-3
         yield from sweeps(self)
 
@@ -68,7 +68,7 @@ def test_a_model_that_is_loaded_as_another(monkeypatch: pytest.MonkeyPatch) -> N
 
     def other(*args: Any, **options: Any) -> ep.Recommender:
         loaded = load(*args, **options)
-        for parameter in loaded.model._towers["item"].parameters.values():  # type: ignore[attr-defined]
+        for parameter in loaded.model.state.towers["item"].parameters.values():  # type: ignore[attr-defined]
             parameter.value = -parameter.value
         return loaded
 

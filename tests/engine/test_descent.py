@@ -43,7 +43,7 @@ def test_no_sweep_raises_the_objective(name: str, options: dict[str, Any], data:
     for _ in range(4):
         for side in solver.sweeps():
             after = solver.value().objective
-            scale = problem.scale((solver.objective.grams["context"], solver.objective.grams["item"]))
+            scale = problem.scale((solver.engine.objective.grams["context"], solver.engine.objective.grams["item"]))
             assert after <= before + 1e-10 * (abs(before) + scale), side
             before = after
 

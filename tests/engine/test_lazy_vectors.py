@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.columns.history_field import HistoryField, Window
+from everypair.engine.cpu import CpuEngine
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.solver import ICD
 from everypair.runtime.parallel import SERIAL
@@ -69,7 +70,7 @@ def solver(tower: Tower, side: str, seed: int, **options: Any) -> ICD:
         context=context, item=item, dtype="float64", regularization=0.1, random_state=seed, init_std=0.5, **options
     )
     given = (described, None) if side == "context" else (None, described)
-    return model._solver(feedback, *given, SERIAL)
+    return model.build_solver(feedback, *given, SERIAL)
 
 
 @pytest.mark.parametrize("side", ["context", "item"])
@@ -77,7 +78,7 @@ def solver(tower: Tower, side: str, seed: int, **options: Any) -> ICD:
 @given(st.integers(0, 10**6), st.integers(0, N), st.integers(0, N), st.data())
 def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int, data: st.DataObject) -> None:
     icd = solver(TOWERS[name], side, seed)
-    tower, vectors = icd.towers[side], icd.objective.vectors[side]
+    tower, vectors = icd.towers[side], icd.engine.objective.vectors[side]
     for _ in range(2):  # as the parameters start, and as a sweep leaves them
         assert isinstance(vectors, LazyVectors)
         expected = tower.vectors().rows
@@ -87,7 +88,7 @@ def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int
         last = data.draw(st.integers(first + 1, K))
         start, stop = sorted((start, stop))
         tolerance = {"rtol": 1e-9, "atol": 1e-10}
-        np.testing.assert_allclose(vectors.parts(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
+        np.testing.assert_allclose(vectors.range_vectors(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
         np.testing.assert_allclose(np.stack([vectors.dim(f) for f in range(K)], axis=1), expected, **tolerance)
         np.testing.assert_allclose(vectors.rows, expected, **tolerance)
         np.testing.assert_allclose(vectors.gram(1.0, SERIAL), expected.T @ expected, **tolerance)
@@ -105,9 +106,9 @@ def test_a_fit_is_that_of_vectors_that_are_held(name: str, side: str, seed: int)
     for held in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if held:
-                patch.setattr(ICD, "_computes", lambda self, tower: False)
+                patch.setattr(CpuEngine, "_lazy", lambda self, tower: False)
             icd = solver(TOWERS[name], side, seed)
-            assert isinstance(icd.objective.vectors[side], LazyVectors) is not held
+            assert isinstance(icd.engine.objective.vectors[side], LazyVectors) is not held
             for _ in range(2):
                 list(icd.sweeps())
                 icd._begin_again()
@@ -117,8 +118,10 @@ def test_a_fit_is_that_of_vectors_that_are_held(name: str, side: str, seed: int)
 
 def test_vectors_are_held_where_steps_need_all_dimensions() -> None:
     """Without the rotation, a step on one dimension takes a product with all others."""
-    assert not isinstance(solver(TOWERS["linear"], "context", 0, rotate=False).objective.vectors["context"], LazyVectors)
-    assert not isinstance(solver(TOWERS["linear"], "context", 0, order="dimension").objective.vectors["context"], LazyVectors)
+    assert not isinstance(solver(TOWERS["linear"], "context", 0, rotate=False).engine.objective.vectors["context"], LazyVectors)
+    assert not isinstance(
+        solver(TOWERS["linear"], "context", 0, order="dimension").engine.objective.vectors["context"], LazyVectors
+    )
 
 
 @pytest.mark.full

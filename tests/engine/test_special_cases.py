@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
+from everypair.engine.objective import OTHER
 
 from problems import make
 
@@ -124,12 +125,12 @@ def test_rotation_leaves_the_model_alone(seed: int) -> None:
     """Turning both sides changes no score and no objective."""
     problem = make(["MF", "MFSI", "FM", "Tucker", "Tucker all"][seed % 5], seed)
     solver = problem.solver()
-    before, scores = solver.value(), solver.objective.vectors
+    before, scores = solver.value(), solver.engine.objective.vectors
     scores = scores["context"].rows @ scores["item"].rows.T
     for side in ("item", "context"):
-        solver._turn(side)
-        solver.update_gram("context")
-        solver.update_gram("item")
-        after = solver.objective.vectors
+        solver.engine.turn(OTHER[side])
+        solver.engine.update_gram("context")
+        solver.engine.update_gram("item")
+        after = solver.engine.objective.vectors
         np.testing.assert_allclose(after["context"].rows @ after["item"].rows.T, scores, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(solver.value(), before, rtol=1e-9, atol=1e-9)

@@ -130,7 +130,7 @@ def test_a_fit_that_goes_on_later(split: Split) -> None:
     assert second.best_epoch == first.best_epoch
     recommender.model.set_params(epochs=9)
     # worse than the best, once more: the one that is left
-    recommender.model._towers["item"].parameters["H"].value[...] = 0.0  # type: ignore[attr-defined]
+    recommender.model.state.towers["item"].parameters["H"].value[...] = 0.0  # type: ignore[attr-defined]
     assert second(recommender, saved["epoch"]._replace(epoch=saved["epoch"].epoch + 1))
     for name, value in whole.model.parameters_.items():  # type: ignore[attr-defined]
         np.testing.assert_array_equal(recommender.model.parameters_[name], value)  # type: ignore[attr-defined]

@@ -144,7 +144,7 @@ FEATURES = [
 def test_towers_say_which_features_there_are(tower: Any, expected: Any) -> None:
     model = ep.Separable(tower, Embedding(3), epochs=2, random_state=1)
     model.fit(ep.Feedback([0, 1, 2, 3], [0, 1, 0, 1]), contexts=None if tower is FEATURES[0][0] else CONTEXTS)
-    bound, psi = model._side("context"), np.array([0.3, -0.2, 0.7])
+    bound, psi = model.state.towers["context"], np.array([0.3, -0.2, 0.7])
     found = bound.contributions(bound.rows.take(np.array([3])), psi)
     assert sorted((part.columns, str(part.feature)) for part in found) == sorted((names, str(j)) for names, j in expected)
     assert sum(part.amount for part in found) == pytest.approx(model.phi_[3].astype(float) @ psi, rel=1e-5, abs=1e-7)
@@ -153,7 +153,7 @@ def test_towers_say_which_features_there_are(tower: Any, expected: Any) -> None:
 def test_what_a_context_brings_is_the_same_for_every_item_where_items_have_a_one() -> None:
     contexts, feedback = {"tags": CONTEXTS["tags"]}, ep.Feedback([0, 1, 2, 3], [0, 1, 0, 1])
     model = ep.FM(factors=2, epochs=3).fit(feedback, contexts=contexts)
-    tower = model._side("context")
+    tower = model.state.towers["context"]
     row = tower.rows.take(np.array([0]))
     found = [{part.kind: part for part in tower.contributions(row, psi.astype(float))} for psi in model.psi_]
     assert found[0][EVERY_ITEM] == found[1][EVERY_ITEM]

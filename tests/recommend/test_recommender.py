@@ -366,6 +366,6 @@ def test_items_further_back(log: ep.Dataset) -> None:
         np.testing.assert_array_equal(moments.previous(back), expected)
     recipes = [ep.Previous(), ep.Previous(2)]
     recommender = ep.Recommender(ep.FM(**COMMON), recipes).fit(log)
-    assert list(recommender.model._towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]
+    assert list(recommender.model.state.towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="back must be"):
         ep.Previous(0)

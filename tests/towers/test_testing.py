@@ -139,7 +139,7 @@ def test_the_step_is_newtons(step_size: float) -> None:
     rate[0] = before
     slope, curvature = (values[0] - values[2]) / (2 * h), (values[0] - 2 * values[1] + values[2]) / h**2
     assert curvature > 0
-    tower.step(solver.objective.side("context"), tower.blocks[0])
+    tower.step(solver.engine.objective.side("context"), tower.blocks[0])
     np.testing.assert_allclose(rate[0] - before, -step_size * slope / curvature, rtol=1e-5)
 
 

@@ -17,8 +17,9 @@ from sklearn.base import clone
 
 import everypair as ep
 from everypair import reference
-from everypair.engine.solver import ICD
+from everypair.engine.cpu import CpuEngine
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ
+from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 from everypair.towers.lookup import LevelView
 
@@ -182,11 +183,11 @@ VIEWED: list[Any] = [
 @pytest.mark.parametrize(("tower", "kind"), VIEWED, ids=lambda x: x if isinstance(x, str) else "")
 def test_a_view_agrees_with_itself(tower: Tower, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two dimensions at once are two directions and what is between them; a move changes the gradient as curvature says."""
-    monkeypatch.setattr(ICD, "_computes", lambda self, tower: False)  # it is the view that moves here, not the parameters
-    rows = LISTED if tower.complete else CONTEXTS
+    monkeypatch.setattr(CpuEngine, "_lazy", lambda self, tower: False)  # it is the view that moves here, not the parameters
+    rows = LISTED if getattr(tower, "combinations", None) == "all" else CONTEXTS
     problem = ep.testing._Check(tower, rows, 0, "context", 0)
     solver = problem.solver()
-    side, bound = solver.objective.side("context"), solver.towers["context"]
+    side, bound = solver.engine.objective.side("context"), solver.towers["context"]
     if kind == "of levels":
         view: Any = LevelView(side, cast(Lookup, bound))
     elif kind == "of all combinations":
@@ -240,7 +241,7 @@ def test_start_values(context: Tower, degree: int, terms: int, std: float) -> No
     n_items = 20_000
     model = ep.Separable(context=context, item=Embedding(context.n_dims, name="item"))
     feedback = ep.Feedback(np.arange(10), np.arange(10), shape=(10, n_items))
-    start = model._solver(feedback, CONTEXTS, None, ep.parallel.Workers(1)).towers["item"].parameters["item"]  # type: ignore[attr-defined]
+    start = model.build_solver(feedback, CONTEXTS, None, Workers(1)).towers["item"].parameters["item"]  # type: ignore[attr-defined]
     np.testing.assert_allclose(start.value.std(), std, rtol=0.02)
 
 
@@ -433,8 +434,8 @@ def test_fits_leave_no_garbage() -> None:
     try:
         objectives = []
         model = ep.MF(2, epochs=1)
-        solver = model._solver(GOOD, None, None, ep.parallel.Workers(1))  # type: ignore[attr-defined]
-        objectives.append(weakref.ref(solver.objective))
+        solver = model.build_solver(GOOD, None, None, Workers(1))  # type: ignore[attr-defined]
+        objectives.append(weakref.ref(solver.engine.objective))
         del solver
         assert objectives[0]() is None
     finally:
@@ -457,10 +458,10 @@ def test_parts_of_a_concat_are_turned_on_their_own() -> None:
 
     turned, plain = fpmc(True), fpmc(False)
     np.testing.assert_allclose(turned.history_[-1].objective, plain.history_[-1].objective, rtol=1e-3)
-    solver = turned._solver(feedback, contexts, None, ep.parallel.Workers(1))  # type: ignore[attr-defined]
-    assert solver._turns == [slice(0, 3), slice(3, 5)]
-    solver._turn("item")
-    gram = solver.objective.grams["item"]
+    solver = turned.build_solver(feedback, contexts, None, Workers(1))  # type: ignore[attr-defined]
+    assert solver.engine._turns == [slice(0, 3), slice(3, 5)]
+    solver.engine.turn("context")
+    gram = solver.engine.objective.grams["item"]
     np.testing.assert_allclose(gram, np.diag(np.diag(gram)) + np.where(_same_part(5, 3), 0.0, gram), atol=1e-12)
 
 
@@ -485,11 +486,11 @@ def test_what_can_be_turned(context: Tower, turns: list[slice]) -> None:
     model = ep.Separable(context=context, item=Embedding(4), dtype="float64", unobserved_weight=0.1)
     columns = {name: CONTEXTS[name] for name in ("user", "month", "history")}
     feedback = ep.Feedback(np.arange(10), np.arange(10) % 4)
-    solver = model._solver(feedback, columns, None, ep.parallel.Workers(1))  # type: ignore[attr-defined]
-    assert solver._turns == turns
+    solver = model.build_solver(feedback, columns, None, Workers(1))  # type: ignore[attr-defined]
+    assert solver.engine._turns == turns
     before = solver.value().objective
-    solver._turn("item")
-    solver.update_gram("context")
+    solver.engine.turn("context")
+    solver.engine.update_gram("context")
     np.testing.assert_allclose(solver.value().objective, before, rtol=1e-9)
 
 
@@ -593,7 +594,7 @@ def test_names_and_columns_in_regularization() -> None:
     def l2(regularization: Any) -> dict[str, Any]:
         context = Sum(Embedding(1, "user"), Embedding(1, "user", name="again"))
         model = ep.Separable(context=context, item=Embedding(1, name="H"), regularization=regularization)
-        towers = model._solver(GOOD, USER, None, ep.parallel.Workers(1)).towers  # type: ignore[attr-defined]
+        towers = model.build_solver(GOOD, USER, None, Workers(1)).towers  # type: ignore[attr-defined]
         return {name: p.penalty for tower in towers.values() for name, p in tower.parameters.items()}
 
     assert l2({"default": 1.0, "user": 2.0}) == {"user": 2.0, "again": 1.0, "H": 1.0}

@@ -20,17 +20,23 @@ Nothing here knows a model. A tower asks for the derivatives of the loss with re
 from __future__ import annotations
 
 import weakref
+from functools import reduce
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from everypair.columns.table import Levels
+from everypair.engine.binding import StepSettings
+from everypair.engine.blocks import CORE, LevelBlock
+from everypair.engine.blocks import OTHER as WITH_OTHER
 from everypair.engine.feedback import Feedback, values_at
 from everypair.engine.lazy_vectors import LazyVectors
+from everypair.engine.level_sweep import Partner, sweep_levels
 from everypair.engine.row_sweep import RowSweep, score
 from everypair.engine.vectors import Vectors
-from everypair.engine.view import Tangents, View
+from everypair.engine.view import View
 from everypair.kernels import pairs, row_sweep
-from everypair.kernels.newton import StepSettings
+from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
 from everypair.kernels.permute import put, take
 from everypair.runtime.numerics import NEVER, Values, tiny
@@ -202,7 +208,7 @@ class Side(View):
         self.workers.run(pairs.slopes_along, self._bounds, observed, psi, tangent, tiny(self.dtype), self._along(), g, h)
         if np.any(self._weight):
             J, weight = self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
-            phi = self.own.parts(0, self.own.shape[1])
+            phi = self.own.range_vectors(0, self.own.shape[1])
 
             def implicit(start: int, stop: int) -> None:
                 t = tangent[start:stop].astype(np.float64)
@@ -250,23 +256,44 @@ class Side(View):
         """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
         self._tracked[f] = self._product(f, f"tracked {f}")  # type: ignore[assignment]
 
-    def tangents(self) -> Tangents | None:
-        """Only where vectors are computed from the parameters when they are needed: they would not follow."""
-        if not isinstance(self.own, LazyVectors):
-            return None
-        self.own.forget()
+    def sweep_levels(self, block: LevelBlock, settings: StepSettings, implicit: np.ndarray | None = None) -> bool:
+        W, penalty = block.parameter.value, block.parameter.penalty
+        penalty = float(penalty) if np.ndim(penalty) == 0 else np.ravel(penalty)
+        if block.levels is None and block.partner == WITH_OTHER:
+            self._sweep_rows(W, penalty, settings)
+            return True
+        if settings.block_size != 1 or not isinstance(block.levels, Levels):
+            return False
+        own = self.own
+        if not isinstance(own, LazyVectors):  # vectors that are held would not follow
+            return False
+        table, codes, core = self._partner_table(block)
+        if block.partner == CORE and table is None:
+            return False
+        own.forget()
         self._tracked.clear()
-        return Tangents(self._observed, self._other_rows(), self.gram, self._weight)
+        partner = Partner(self._observed, self._other_rows(), self.gram, self._weight, table, codes, core)
+        return sweep_levels(partner, *block.levels.groups, implicit, penalty, settings.step_size, W, self.workers)
 
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
+    def _partner_table(self, block: LevelBlock) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """The vectors of the other modes, which of them each row has, and the core; a core of more modes is not contracted here."""
+        tables = [mode(self.workers) for mode in block.modes]
+        if not tables or (block.core is not None and len(tables) > 1):
+            return None, None, None
+        if len(tables) == 1:
+            return *tables[0], None if block.core is None else block.core()
+        return reduce(np.multiply, (table[codes] for table, codes in tables)), np.arange(self.n_rows), None
+
+    def _sweep_rows(self, W: np.ndarray, penalty: Values, settings: StepSettings) -> None:
+        """Coordinate descent on ``phi(c) = W[c]``, rows on their own."""
+        eta, block_size = settings.step_size, settings.block_size
         if block_size == 1:
             self._sweep = self._sweep or RowSweep(self._indptr, self.workers)
             self._sweep(self._observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
         else:
-            terms = (self._observed, self.other.rows, self._weight, self.gram, StepSettings(penalty, eta, self._tiny))
+            terms = (self._observed, self.other.rows, self._weight, self.gram, NewtonSettings(penalty, eta, self._tiny))
             self.workers.run(row_sweep.sweep_blocks, self._bounds, *terms, block_size, W)
         self.own.become(W)
-        return True
 
     @property
     def _observed(self) -> Observed:

@@ -13,7 +13,7 @@ import numpy as np
 
 from everypair.engine.vectors import Vectors
 from everypair.kernels import row_sweep
-from everypair.kernels.newton import StepSettings
+from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.pairs import Observed
 from everypair.kernels.simd import LANES, GramBlock, WeightedPairs
 from everypair.runtime.numerics import Values
@@ -63,7 +63,7 @@ class RowSweep:
         beside = J - np.diag(np.diag(J))
         coupled = bool(np.any(weight)) and bool(np.any(beside))
         weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
-        settings, n_long = StepSettings(penalty, eta, tiny), len(self._pieces.rows)
+        settings, n_long = NewtonSettings(penalty, eta, tiny), len(self._pieces.rows)
         delta = np.empty(n_long * LANES, dtype)
         for first in range(0, k, LANES):
             stop = min(first + LANES, k)
@@ -113,7 +113,7 @@ def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors,
     if k % LANES == 0 and own.has_rows and other.has_rows:
         workers.run(row_sweep.score, bounds, indptr, indices, own.rows.reshape(-1), 0, other.rows, scores)
         return
-    part, psi = own.parts(0, k), other.panel(0, k, workers)
+    part, psi = own.range_vectors(0, k), other.panel(0, k, workers)
 
     def some(start: int, stop: int) -> None:
         for first in range(start, stop, FEW):

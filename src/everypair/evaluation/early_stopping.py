@@ -201,5 +201,4 @@ def trained_by_epochs(model: Any) -> TowerModel:
 
 
 def _parameters(recommender: Recommender) -> dict[str, Any]:
-    towers = trained_by_epochs(recommender.model)._towers
-    return {name: parameter for tower in towers.values() for name, parameter in tower.parameters.items()}
+    return trained_by_epochs(recommender.model).state.parameters

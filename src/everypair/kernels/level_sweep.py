@@ -44,7 +44,7 @@ class ContextMatrices(NamedTuple):
 
 
 class ImplicitLevels(NamedTuple):
-    """The implicit part of a level's loss: ``w' J w`` if ``shared``, else the sum of ``weight_c w' D_c J D_c' w`` over its contexts."""
+    """The implicit part of a level: ``w' J w`` if ``shared``, else the sum of ``weight_c w' D_c J D_c' w`` over its contexts."""
 
     weight: Values
     J: np.ndarray

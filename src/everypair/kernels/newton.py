@@ -10,7 +10,7 @@ from everypair.kernels.jit import leaf
 from everypair.runtime.numerics import Values
 
 
-class StepSettings(NamedTuple):
+class NewtonSettings(NamedTuple):
     """What a step takes beside gradient and curvature.
 
     ``penalty`` is the L2 weight, one for all parameters or one for each; ``eta`` the step size; a curvature of at most ``tiny``

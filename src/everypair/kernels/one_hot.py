@@ -260,7 +260,7 @@ def machine_sums(start, stop, bounds, codes, w, tiny, state, sums):
 
 @leaf
 def advance_machine(start, stop, codes, before, step, last, state):
-    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level; ``last`` as for :func:`~everypair.kernels.machine_state.move_rows`."""
+    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level; ``last`` as for ``move_rows``."""
     us, vs, weight = np.empty(CACHE_ROWS), np.empty(CACHE_ROWS), np.empty(CACHE_ROWS, before.dtype)
     for lo in range(start, stop, CACHE_ROWS):
         hi = min(lo + CACHE_ROWS, stop)

@@ -31,11 +31,11 @@ class Observed(NamedTuple):
 
 
 class Implicit(NamedTuple):
-    """The implicit part of the loss in one dimension: ``weight`` is ``alpha0 m_c``, ``product`` ``(J phi(c))_f``, ``J`` ``J_ff``."""
+    """The implicit part of the loss in one dimension f: ``alpha0 m_c``, ``(J phi(c))_f`` and ``J_ff``."""
 
     weight: Values
     product: Values
-    J: float
+    J_ff: float
 
 
 class ImplicitPair(NamedTuple):
@@ -165,7 +165,7 @@ def slopes_pair_by_event(start, stop, observed, psi_f, psi_q, implicit, tiny, ph
 @leaf
 def _slopes_by_event(lo, hi, observed, d, implicit, tiny, g, h):
     score, weights, targets = observed.scores[lo:hi], slice_of(observed.a, lo, hi), slice_of(observed.b, lo, hi)
-    shares, products, curvature = slice_of(implicit.weight, lo, hi), slice_of(implicit.product, lo, hi), implicit.J
+    shares, products, curvature = slice_of(implicit.weight, lo, hi), slice_of(implicit.product, lo, hi), implicit.J_ff
     for c in range(len(g)):
         explicit = pick(weights, c) * d[c] * d[c]
         unobserved = pick(shares, c) * curvature

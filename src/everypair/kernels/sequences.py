@@ -5,8 +5,8 @@ events of a sequence, or the last few of those; X has a row for each, with the d
 Along a sequence ``X v`` is a running sum (:func:`next_sum`): an event enters, fades with every later one and, where only the
 ``last`` events count, leaves.
 
-Kernels that take :class:`Sequences` need rows in the order of sequences. They keep what one sequence needs in the cache. Ranges of
-sequences (``ranges``) have sums by item of their own, which are added in order, so that bits do not depend on the number of threads.
+Kernels that take :class:`Sequences` need rows in the order of sequences, so that the data of a sequence stay in the cache. Ranges
+of sequences have sums by item of their own, which are added in order, so that bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from everypair.runtime.numerics import Values
 class Sequences(NamedTuple):
     """Rows in the order of sequences: those of sequence s are ``rows[s]:rows[s + 1]``.
 
-    The history of row c is the first ``count[c]`` events of its sequence, never fewer from row to row.
+    The history of row c is the first ``count[c]`` events of its sequence, never fewer from row to row. Range j has the sequences
+    ``ranges[j]:ranges[j + 1]``.
     """
 
     ranges: np.ndarray
@@ -134,7 +135,7 @@ def _next_vector(decay, total, entering, leave, leaving):
 
 @kernel
 def add_history(start, stop, items, begin, end, x, W, out):
-    """``out += X[start:stop] W`` for rows with the histories ``items[begin:end]``: a running sum of vectors, all dimensions at once.
+    """``out += X[start:stop] W`` for rows with the histories ``items[begin:end]``: a running sum of vectors.
 
     The sum continues from row to row while they follow each other in a sequence, and starts anew where they do not.
     """

@@ -13,6 +13,7 @@ from everypair.engine.feedback import Feedback
 from everypair.ranking.rank import Lists, Scores, rank
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -48,10 +49,22 @@ class Model(ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        fitted = any(key.endswith("_") for key in vars(self))
-        if name.endswith("_") and not name.startswith("_") and not fitted:
+        fitted_attribute = name == "state" or (name.endswith("_") and not name.startswith("_"))
+        if fitted_attribute and not self.is_fitted:
             raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    @abstractmethod
+    def is_fitted(self) -> bool:
+        """Whether there is a fit to recommend by."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.is_fitted
+
+    @abstractmethod
+    def adopt(self, other: Self) -> None:
+        """Take over the fit of another model of the class; the constructor's arguments stay."""
 
     @abstractmethod
     def _shape(self) -> tuple[int, int]:
@@ -95,8 +108,9 @@ class Model(ABC):
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         n = check.integer("n", n, low=1)
         excluded = _excluded(exclude, context, (n_contexts, n_items))
-        with Workers(thread_count(getattr(self, "n_threads", None))) as workers:
-            return rank(self._scores(context), n, workers, excluded)
+        n_threads = thread_count(getattr(self, "n_threads", None))
+        with Workers(n_threads) as workers, Progress(len(context), "ranking", unit="row") as progress:
+            return rank(self._scores(context), n, workers, excluded, advance=progress.advance)
 
 
 def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> Lists | None:

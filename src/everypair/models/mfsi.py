@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair.models.features_mixin import Featured
+from everypair.models.mixins import DataDefaults, FeatureModel
 from everypair.models.tower_model import documented
-from everypair.models.weights_mixin import Weighed
 from everypair.towers import Embedding, Linear, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MFSI(Weighed, Featured):
+class MFSI(DataDefaults, FeatureModel):
     """MF with side information: ``s(c, i) = <x_c W, z_i H>``; parameters W, H with a row per feature.
 
     A side without features has a row per context (item), as in MF.
@@ -30,7 +29,7 @@ class MFSI(Weighed, Featured):
 
     factors: int = 64
 
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return self._side_of(contexts, "W"), self._side_of(items, "H")
 
     def _side_of(self, columns: Any, name: str) -> Tower:

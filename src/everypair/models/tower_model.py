@@ -6,45 +6,33 @@ import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from everypair.engine.binding import Initializer
+from everypair.engine.cpu import CpuEngine
 from everypair.engine.feedback import Feedback, as_feedback
 from everypair.engine.initialization import item_vectors
-from everypair.engine.objective import Objective
 from everypair.engine.regularization import Regularization
 from everypair.engine.solver import ICD, DivergedError, Epoch
 from everypair.models.assembly import Plan, assemble, hold, reassemble
 from everypair.models.base import Model
-from everypair.persistence.checkpoint import Checkpoint, State, identity
+from everypair.models.fit_state import FitState
+from everypair.models.training_run import TrainingRun, diverging
+from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
-from everypair.towers import Settings, Tower
+from everypair.towers import StepSettings, Tower
 
 S = TypeVar("S", bound="TowerModel")
-F = TypeVar("F", bound=Callable[..., Any])
 
 ORDERS = ("side", "dimension")
 FIELD_SOLVERS = ("block", "cd")
 PARAMETERS = "Parameters\n----------\n"
-OPTIONS = """\
-start, fixed : mappings of names to arrays, optional
-    Initial values of parameters; parameters to hold, which are then outside L2.
-callback : callable, optional
-    ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
-    go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
-    it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
-checkpoint : path, optional
-    A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
-    call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
-    at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
-every : int
-    Write it after so many epochs, and after the last.
-"""
 AUTO = "auto"
 ALL_PAIRS_WEIGH = 10.0  # then, if those observed weigh one
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
@@ -128,21 +116,23 @@ class TowerModel(Model):
     dtype: str = "float32"
     random_state: int | None = 0
     n_threads: int | None = None
+    _state: FitState | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
-    def _sides(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
-        """The towers of contexts and items, which are described by these columns."""
+    def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
+        """The towers of contexts and items that these columns describe, not bound yet."""
 
     def _fit(
         self,
         feedback: Any,
         contexts: Any,
         items: Any,
-        start: Mapping[str, Any] | None,
-        fixed: Mapping[str, Any] | None,
-        callback: Callable[[Self, Epoch], Any] | None,
-        checkpoint: str | os.PathLike[str] | None,
-        every: int,
+        *,
+        start: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+        callback: Callable[[Self, Epoch], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
     ) -> Self:
         """Check everything, build the towers, run the solver. A refused call changes nothing."""
         feedback = as_feedback(feedback)
@@ -151,55 +141,30 @@ class TowerModel(Model):
         every = check.integer("every", every, low=1)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
-        remembers: Any = callback if callable(getattr(callback, "resume", None)) else None
+        memory: Any = callback if callable(getattr(callback, "resume", None)) else None
         kept = None if checkpoint is None else Checkpoint(checkpoint, every)
-        before = dict(vars(self))
-        history: list[Epoch] = []
-        try:
-            with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-                solver = self._solver(feedback, contexts, items, workers, start, fixed)
-                found = None
-                if kept is not None:
-                    given = {"start": start, "fixed": fixed}
-                    found = kept.read(identity(type(self).__name__, self.get_params(), feedback, solver.towers, given), epochs)
-                if found is not None:
-                    solver.load(found.parameters)
-                    history += found.history
-                self._towers = solver.towers
-                self._fitted_shape = feedback.shape
-                weight = solver.objective.feedback.item_weight
-                self.unobserved_weight_, self.item_weight_ = solver.objective.alpha0, None if weight is None else weight.copy()
-                self.history_ = history
-                self.stop_reason_ = "running"
-                if found is not None and remembers is not None:
-                    remembers.resume(self, found.callback, found.arrays)
-
-                def after_epoch(epoch: Epoch) -> bool:
-                    history.append(epoch)
-                    return callback is not None and bool(callback(self, epoch))
-
-                def keep(reason: str) -> None:
-                    if kept is not None:
-                        values = {name: p.value for tower in solver.towers.values() for name, p in tower.parameters.items()}
-                        state = None if remembers is None else remembers.state()
-                        arrays = getattr(remembers, "arrays", dict)()
-                        kept.write(State(values, history, reason, tol, state, arrays))
-
-                ended = None if found is None else found.reason_to_stop(epochs, tol)
-                self.stop_reason_ = ended or solver.run(epochs, tol, after_epoch, type(self).__name__, tuple(history), keep)
-        except BaseException as error:
-            diverged = isinstance(error, DivergedError | np.linalg.LinAlgError)
-            if diverged or not history:
-                vars(self).clear()
-                vars(self).update(before)
-            else:  # a callback failed, or a checkpoint could not be written: the epochs before it are kept
-                self.stop_reason_ = "error"
-            if isinstance(error, np.linalg.LinAlgError):
-                raise DivergedError(np.nan, np.dtype(self.dtype)) from error
-            raise
+        with Workers(n_threads) as workers, one_blas_thread(), diverging(self.dtype):
+            solver = self.build_solver(feedback, contexts, items, workers, start, fixed)
+            weight = solver.engine.feedback.item_weight
+            state = FitState(solver.towers, feedback.shape, solver.engine.alpha0, None if weight is None else weight.copy())
+            after_epoch = None if callback is None else partial(callback, self)
+            run = TrainingRun(solver, state, type(self).__name__, after_epoch, memory, kept, tol)
+            given = {"start": start, "fixed": fixed}
+            found = run.resume(lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, given), epochs)
+            before, self._state = self._state, state  # callbacks see the fit as it goes on
+            try:
+                if found is not None and memory is not None:
+                    memory.resume(self, found.callback, found.arrays)
+                run.run(epochs, found)
+            except BaseException as error:
+                if not state.history or isinstance(error, DivergedError | np.linalg.LinAlgError):
+                    self._state = before
+                else:  # a callback failed, or a checkpoint could not be written: the epochs before it are kept
+                    state.stop_reason = "error"
+                raise
         return self
 
-    def _solver(
+    def build_solver(
         self,
         feedback: Feedback,
         contexts: Any,
@@ -207,21 +172,23 @@ class TowerModel(Model):
         workers: Workers,
         start: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
-    ) -> ICD:
+    ) -> ICD[CpuEngine]:
         """Both towers with their start values, the objective, and the solver that alternates between them."""
         feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0))
-        plan = self._plan(self._alpha0(feedback))
-        towers = assemble(*self._sides(contexts, items), feedback, contexts, items, plan)
+        plan = self.plan(self._alpha0(feedback))
+        towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan)
         if plan.start.later:
             (vectors,) = towers["item"].parameters.values()
             vectors.load(item_vectors(feedback, vectors.shape[1], plan.start.dtype, plan.start.random, workers))
         self._check_order(towers)
         hold("start", start, towers, fixed=False)
         hold("fixed", fixed, towers, fixed=True)
-        objective = Objective(feedback, plan.alpha0, plan.start.dtype, workers, listed=not towers["context"].complete)
-        return ICD(objective, towers["context"], towers["item"], bool(self.rotate), self.order)
+        by_dimension = self.order == "dimension"
+        rotate = bool(self.rotate) and not by_dimension
+        engine = CpuEngine(feedback, towers, plan.alpha0, plan.start.dtype, workers, rotate, by_dimension)
+        return ICD(engine, self.order)
 
-    def _restore(
+    def restore(
         self,
         shape: tuple[int, int],
         columns: Mapping[str, Any],
@@ -236,11 +203,16 @@ class TowerModel(Model):
         ``columns``, by side, are those of no rows: the contexts (and items) of the fit are not known any more where they were
         described by columns; others are.
         """
-        contexts, items = columns.get("context"), columns.get("item")
-        self._towers = reassemble(*self._sides(contexts, items), shape, columns, self._plan(alpha0), parameters)
-        self._fitted_shape, self.unobserved_weight_, self.item_weight_ = shape, alpha0, item_weight
-        self.history_, self.stop_reason_ = history, reason
+        towers = self.rebuild_towers(shape, columns, parameters, alpha0)
+        self._state = FitState(towers, shape, alpha0, item_weight, history, reason)
         return self
+
+    def rebuild_towers(
+        self, shape: tuple[int, int], columns: Mapping[str, Any], parameters: Mapping[str, np.ndarray], alpha0: float
+    ) -> dict[str, Tower]:
+        """Towers with parameters of an earlier fit; see :meth:`restore`."""
+        described = self.describe_towers(columns.get("context"), columns.get("item"))
+        return reassemble(*described, shape, columns, self.plan(alpha0), parameters)
 
     def _alpha0(self, feedback: Feedback) -> float:
         """The weight of an unobserved pair."""
@@ -248,18 +220,18 @@ class TowerModel(Model):
             return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         if self.unobserved_weight != AUTO:
             raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
-        if self._of_all_combinations:
+        if self.all_combinations:
             raise ValueError(f"unobserved_weight={AUTO!r} does not go with combinations='all': give a number.")
         (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # whether or not they were merged
         observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
         return observed * auto_weight(float(m.sum() * n.sum()) / events, float(n.max()))
 
     @property
-    def _of_all_combinations(self) -> bool:
-        """Whether every combination of levels is a context, met or not."""
+    def all_combinations(self) -> bool:
+        """Whether every combination of levels is a context, observed or not."""
         return "all" in (getattr(of, "combinations", None) for of in (self, getattr(self, "context", None)))
 
-    def _plan(self, alpha0: float) -> Plan:
+    def plan(self, alpha0: float) -> Plan:
         """The constructor's arguments, checked."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
@@ -274,7 +246,7 @@ class TowerModel(Model):
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
             start=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
-            settings=Settings(
+            settings=StepSettings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),
                 field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
@@ -283,45 +255,73 @@ class TowerModel(Model):
 
     def _check_order(self, towers: Mapping[str, Tower]) -> None:
         """Both sides dimension by dimension takes towers that step that way."""
-        if self.order == "dimension" and not all(tower.by_dimension for tower in towers.values()):
-            raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
+        for side, tower in towers.items() if self.order == "dimension" else ():
+            if not tower.capabilities.by_dimension:
+                raise ValueError(
+                    f"order='dimension' is not defined for {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
+                    f"dimension by dimension. Use order='side'."
+                )
+
+    @property
+    def state(self) -> FitState:
+        """What the fit left: towers, parameters, history."""
+        if self._state is None:
+            raise self._not_fitted()
+        return self._state
+
+    @property
+    def is_fitted(self) -> bool:
+        return self._state is not None
+
+    @property
+    def history_(self) -> list[Epoch]:
+        return self.state.history
+
+    @property
+    def stop_reason_(self) -> str:
+        return self.state.stop_reason
+
+    @property
+    def unobserved_weight_(self) -> float:
+        return self.state.unobserved_weight
+
+    @property
+    def item_weight_(self) -> np.ndarray | None:
+        return self.state.item_weight
 
     @property
     def phi_(self) -> np.ndarray:
-        return self._side("context").vectors().rows.copy()
+        return self.state.towers["context"].vectors().rows.copy()
 
     @property
     def psi_(self) -> np.ndarray:
-        return self._side("item").vectors().rows.copy()
+        return self.state.towers["item"].vectors().rows.copy()
 
     @property
     def parameters_(self) -> dict[str, np.ndarray]:
-        towers = self._side("context"), self._side("item")
-        return {letter: p.show() for tower in towers for letter, p in tower.parameters.items()}
+        return {letter: parameter.show() for letter, parameter in self.state.parameters.items()}
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
         """``phi`` of contexts given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._side("context").vectors_of("contexts", contexts)
+        return self.state.towers["context"].vectors_of("contexts", contexts)
 
     def item_vectors(self, items: Any) -> np.ndarray:
         """``psi`` of items given as to ``fit`` (row numbers where there are no features), also ones never seen."""
-        return self._side("item").vectors_of("items", items)
+        return self.state.towers["item"].vectors_of("items", items)
 
-    def _side(self, side: str) -> Tower:
-        if "_towers" not in self.__dict__:
-            raise self._not_fitted()
-        return self._towers[side]
+    def adopt(self, other: Self) -> None:
+        self._state = other.state
 
     def _shape(self) -> tuple[int, int]:
-        self._side("context")
-        return self._fitted_shape
+        return self.state.shape
 
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
-        phi, psi = self._side("context").lookup()(context), self._side("item").lookup()(item)
+        phi, psi = (self.state.towers[side].lookup()(rows) for side, rows in (("context", context), ("item", item)))
         return np.einsum("nf,nf->n", phi, psi)
 
     def _scores(self, context: np.ndarray) -> Scores:
-        return Products(self._side("context").lookup()(context), self._side("item").vectors().rows)
+        towers = self.state.towers
+        return Products(towers["context"].lookup()(context), towers["item"].vectors().rows)
 
 
 def auto_weight(pairs: float, largest: float = 1.0) -> float:
@@ -340,10 +340,3 @@ def documented(cls: type[S]) -> type[S]:
     if cls.__doc__ and shared:  # neither is there under python -OO
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
     return cls
-
-
-def fitting(method: F) -> F:
-    """Add the options that all fits share to the docstring of one."""
-    if method.__doc__:  # not there under python -OO
-        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n{OPTIONS}"
-    return method

@@ -16,12 +16,12 @@ from everypair.engine.feedback import Feedback
 from everypair.engine.solver import Epoch
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
-from everypair.models.features_mixin import Featured
 from everypair.models.fm import FM
 from everypair.models.mf import MF
+from everypair.models.mixins import FeatureModel
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel
-from everypair.ranking.rank import ItemVectors, Lists, Plain, Products, Scores
+from everypair.ranking.rank import DenseScores, ItemVectors, Lists, Products, Scores
 from everypair.recommend.fold_in import Loss, Past, minimum
 from everypair.recommend.recipes import ItemId, UserId
 from everypair.runtime.parallel import SERIAL
@@ -108,11 +108,11 @@ class VectorAdapter(Adapter):
 
     @property
     def state(self) -> Any:
-        return vars(self.model).get("_towers")
+        return self.model.state if self.model.is_fitted else None
 
     @property
     def towers(self) -> dict[str, Tower]:
-        return self.model._towers
+        return self.model.state.towers
 
     def ended(self) -> Self:
         frozen = super().ended()
@@ -134,11 +134,11 @@ class VectorAdapter(Adapter):
     def _all_items(self) -> np.ndarray:
         """psi of items without features; where it is mapped from a file it stays so, and processes share it."""
         tower = self.towers["item"]
-        if tower.vectors_are_parameters:
+        if tower.capabilities.free_rows:
             (parameter,) = tower.parameters.values()
             if not parameter.value.flags.writeable:
                 return parameter.value
-        return self.model.item_vectors(np.arange(self.model._fitted_shape[1]))
+        return self.model.item_vectors(np.arange(self.model.state.shape[1]))
 
     @property
     def psi(self) -> np.ndarray:
@@ -204,7 +204,7 @@ class VectorAdapter(Adapter):
     def stored(self) -> Stored:
         numbers = {f"{PARAMETER}{name}": p.value for tower in self.towers.values() for name, p in tower.parameters.items()}
         facts = {
-            "contexts": self.model._fitted_shape[0],
+            "contexts": self.model.state.shape[0],
             "weight of contexts": self.n_contexts,
             "history": [epoch._asdict() for epoch in self.model.history_],
             "stop_reason": self.model.stop_reason_,
@@ -225,7 +225,7 @@ class VectorAdapter(Adapter):
         if of_items is not None and not (np.isfinite(_of_length(of_items, n_items)) & (of_items >= 0)).all():
             raise ValueError("an unobserved pair of each item must have a weight of zero or more.")
         reason = str(stored.facts["stop_reason"])
-        self.model._restore(shape, self.tower_columns(columns), parameters, alpha0, of_items, history, reason)
+        self.model.restore(shape, self.tower_columns(columns), parameters, alpha0, of_items, history, reason)
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
@@ -323,7 +323,7 @@ class FactorizationAdapter(VectorAdapter):
     def restore(self, stored: Stored, columns: Mapping[str, Columns | None], n_items: int) -> None:
         super().restore(stored, columns, n_items)
         (levels,) = _levels(columns["context"] or {}, self.model)
-        self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model._fitted_shape[0]), bool(stored.facts["by_user"])
+        self.rows, self.by_user = check_index(stored.index["rows"], -1, self.model.state.shape[0]), bool(stored.facts["by_user"])
         if len(self.rows) != levels.n + 1:
             raise ValueError(f"there must be a row for each of {levels.n:,} levels and one for none, got {len(self.rows):,}.")
 
@@ -411,7 +411,7 @@ class CoViewAdapter(CountAdapter):
 
     def scores(self, asked: Asked) -> tuple[Scores, np.ndarray | None]:
         previous, n_items = self._level(asked.columns), self.model.counts_.shape[1]
-        return Plain(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
+        return DenseScores(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
     def stored(self) -> Stored:
         counts = self.model.counts_
@@ -450,13 +450,13 @@ class PopularityAdapter(CountAdapter):
 
 def popular(popularity: np.ndarray, n_rows: int) -> Scores:
     """The same scores in all rows."""
-    return Plain(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
+    return DenseScores(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
 
 
 def reader(model: Model) -> Adapter:
     """The reader of a kind of model."""
     kinds = {
-        Featured: FeatureAdapter, MF: FactorizationAdapter, Tensor: TensorAdapter, CoView: CoViewAdapter,
+        FeatureModel: FeatureAdapter, MF: FactorizationAdapter, Tensor: TensorAdapter, CoView: CoViewAdapter,
         Popularity: PopularityAdapter,
     }  # fmt: skip
     for kind, made in kinds.items():

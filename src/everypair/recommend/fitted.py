@@ -18,6 +18,7 @@ from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fold_in import Past
 from everypair.recommend.recipes import Catalogue, Description, IdField, ItemId, Recipe
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -74,9 +75,9 @@ class FittedState:
         """
         seen = Lists(moments.begin, moments.end, moments.items) if exclude_seen else None
         scores, known = self.scores(moments)
-        with Workers(thread_count(n_threads)) as workers:
+        with Workers(thread_count(n_threads)) as workers, Progress(len(moments), "ranking", unit="row") as progress:
             if known is None or known.all():
-                return rank(scores, n, workers, seen, candidates, allowed)
+                return rank(scores, n, workers, seen, candidates, allowed, progress.advance)
             if refuse is not None:
                 refuse(known)
             ids, best = np.full((len(moments), n), -1), np.full((len(moments), n), -np.inf, scores.dtype)
@@ -87,7 +88,7 @@ class FittedState:
                 assert isinstance(scores, Products)  # others know everyone
                 some = scores.take(rows) if which is known else popular(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
-                ids[rows], best[rows] = rank(some, n, workers, own_seen, own_candidates, allowed)
+                ids[rows], best[rows] = rank(some, n, workers, own_seen, own_candidates, allowed, progress.advance)
             return ids, best
 
     def _check(self, moments: ContextBatch) -> None:

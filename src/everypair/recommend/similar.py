@@ -10,6 +10,7 @@ import pyarrow as pa
 from everypair.ranking.rank import ItemVectors, Lists, Products, rank
 from everypair.recommend.adapters import VectorAdapter
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 from everypair.towers import Machine
 
 
@@ -27,8 +28,9 @@ class Directions(NamedTuple):
             stranger = names[int(np.argmin(self.met[asked]))].as_py()
             raise ValueError(f"nothing was learnt of {what} {stranger!r}: it has no neighbours.")
         own = Lists(np.arange(len(asked)), np.arange(1, len(asked) + 1), asked)
-        with Workers(thread_count(n_threads)) as workers:
-            return rank(Products(self.units.psi[asked], self.units), n, workers, exclude=own, allowed=self.met)
+        products = Products(self.units.psi[asked], self.units)
+        with Workers(thread_count(n_threads)) as workers, Progress(len(asked), "ranking", unit="row") as progress:
+            return rank(products, n, workers, exclude=own, allowed=self.met, advance=progress.advance)
 
 
 def directions(reader: VectorAdapter, side: str, vectors: np.ndarray, met: np.ndarray) -> Directions:

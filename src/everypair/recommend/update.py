@@ -18,7 +18,6 @@ from everypair.columns.table import Levels, rows_like, take_rows
 from everypair.data import Dataset
 from everypair.data.extend import Changed
 from everypair.engine.parameter import Parameter
-from everypair.models.assembly import reassemble
 from everypair.models.tower_model import TowerModel
 from everypair.recommend.adapters import CountAdapter, FactorizationAdapter, TensorAdapter, VectorAdapter
 from everypair.recommend.context_batch import ContextBatch
@@ -60,7 +59,7 @@ def _moved(
     other.keep_contexts(reader.context_gram, reader.n_contexts)
     fields = served.contexts.fields
     by_column = {reader.column_of(name, list(fields)): index[field.ids] for name, field in fields.items() if field.ids is not None}
-    shape = [reader.model._fitted_shape[0], len(index["items"])]
+    shape = [reader.model.state.shape[0], len(index["items"])]
     if isinstance(other, FactorizationAdapter):
         level = next(iter(by_column.values()), np.arange(len(other.rows) - 1))
         of_levels = other.rows[np.append(level, -1)]  # the row of the model that each level has, and none
@@ -77,7 +76,7 @@ def _moved(
     gather = {"context": by_column, "item": {"item": index["items"]}}
     parameters = {name: moved(p, gather[side]) for side, tower in reader.towers.items() for name, p in tower.parameters.items()}
     model = other.model = copy.copy(reader.model)
-    model._restore(
+    model.restore(
         (shape[0], shape[1]),
         reader.tower_columns(columns),
         parameters,
@@ -98,7 +97,7 @@ def update(served: FittedState, dataset: Dataset, changed: Changed) -> FittedSta
     """With the events of ``dataset``, of which those of some users and items are new."""
     if isinstance(served.reader, CountAdapter):
         return _recounted(served, dataset)
-    if served.vectors.towers["context"].complete:
+    if served.vectors.towers["context"].capabilities.all_combinations:
         raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
     known = served.dataset.users.codes(dataset.users.take(changed.users))
     without, fewer = _contexts_of(served, known[known >= 0])
@@ -214,21 +213,21 @@ def _restricted(model: TowerModel, side: str, column: str, levels: np.ndarray) -
     """The tower of a side with no other levels in a column, and parameters of its own."""
     nothing = np.empty(0, np.int64)
     columns: dict[str, Any] = {
-        s: {name: take_rows(values, nothing) for name, values in tower.rows.columns.items()} for s, tower in model._towers.items()
+        s: {name: take_rows(values, nothing) for name, values in tower.rows.columns.items()}
+        for s, tower in model.state.towers.items()
     }
     if column in columns[side]:
         columns[side][column] = Levels(nothing, len(levels))
-    shape: dict[str, int] = dict(zip(SIDES, model._fitted_shape, strict=True))
+    shape: dict[str, int] = dict(zip(SIDES, model.state.shape, strict=True))
     if column == side:  # its rows are the levels
         shape[side] = len(levels)
     parameters = {
         name: moved(p, {column: levels}) if s == side else p.value
-        for s, tower in model._towers.items()
+        for s, tower in model.state.towers.items()
         for name, p in tower.parameters.items()
     }
     given = {s: of_side or None for s, of_side in columns.items()}
-    sides = model._sides(given["context"], given["item"])
-    return reassemble(*sides, (shape["context"], shape["item"]), given, model._plan(model.unobserved_weight_), parameters)[side]
+    return model.rebuild_towers((shape["context"], shape["item"]), given, parameters, model.unobserved_weight_)[side]
 
 
 def _write_back(parameter: Parameter, small: Parameter, column: str, levels: np.ndarray) -> None:

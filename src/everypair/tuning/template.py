@@ -1,4 +1,4 @@
-"""Recommenders that are not fitted, as templates of others."""
+"""Copies of a recommender that are not fitted, with other settings of the model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from everypair.recommender import Recommender
 
 
 def like(template: Recommender, /, **settings: Any) -> Recommender:
-    """The same, not fitted, with other arguments of its model."""
+    """A recommender like ``template``, not fitted, with other arguments of its model."""
     model = type(template.model)(**{**template.model.get_params(), **settings})
     return Recommender(model, template.context, template.item, unit=template.unit, unknown=template.unknown)

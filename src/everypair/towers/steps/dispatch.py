@@ -17,7 +17,7 @@ from everypair.columns.history_field import HistoryField
 from everypair.kernels import sparse
 from everypair.kernels.jit import pick, slice_of
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_all
-from everypair.kernels.newton import StepSettings
+from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
@@ -121,8 +121,8 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     ``state`` is that of :mod:`everypair.kernels.machine_state`, (8, rows), and follows the moves; after the ``last`` steps of a
     dimension only the sums of the moves are needed.
 
-    One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with :math:`u = X \delta`, the
-    step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
+    One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with
+    :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
     :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So: a direction from conjugate gradients
     on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with themselves are left in, and a row is a
     quadratic in u alone), and along it the exact minimum of the loss, a polynomial of degree four in t. The objective never
@@ -134,7 +134,7 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     bounds = _by_feature(field, solver)
     if bounds is not None or (solver.field_solver == "cd" and field.makes_columns):
         packed = np.ascontiguousarray(state.T)  # features visit rows in any order: the numbers of a row lie together
-        settings = StepSettings(penalty, solver.step_size, tiny(w.dtype))
+        settings = NewtonSettings(penalty, solver.step_size, tiny(w.dtype))
         if bounds is not None:
             solver.workers.run(sparse.step_machine, bounds, field.columns.arrays, settings, w, packed)  # type: ignore[attr-defined]
         else:

@@ -12,7 +12,7 @@ from everypair.columns.fields import Compressed, Field, OneHotField, with_none
 from everypair.kernels import one_hot, row_vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.machine_state import PHI
-from everypair.kernels.newton import StepSettings
+from everypair.kernels.newton import NewtonSettings
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -157,7 +157,7 @@ def step_machine_runs(
     workers.run(one_hot.machine_runs, ranges, bounds, state, runs.moments)
     for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
         total = np.empty((field.shape[1] + 1, 2))
-        settings = StepSettings(slice_of(penalty, at.start, at.stop), eta, tiny)
+        settings = NewtonSettings(slice_of(penalty, at.start, at.stop), eta, tiny)
         one_hot.step_machine_runs(codes, settings, runs, w[at], total)
     workers.run(one_hot.advance_machine_runs, ranges, bounds, runs, state)
 

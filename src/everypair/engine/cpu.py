@@ -1,0 +1,150 @@
+"""The engine of a fit on the processors of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from everypair.engine.engine import OTHER, SIDES, Engine
+from everypair.engine.feedback import Feedback
+from everypair.engine.lazy_vectors import LazyVectors
+from everypair.engine.objective import Objective, ObjectiveValue
+from everypair.engine.tower import Tower, common_rotations
+from everypair.runtime.numerics import Values
+from everypair.runtime.parallel import Workers
+
+UNTURNED = 2  # dimensions that need not turn for lazy vectors to pay: bias and constant of a factorization machine
+
+
+class CpuEngine(Engine):
+    """NumPy arrays, and kernels that threads run on ranges of rows.
+
+    Parameters
+    ----------
+    feedback : Feedback
+    towers : mapping of Tower
+        Of "context" and "item", bound, with their start values.
+    alpha0 : float
+        Weight of an unobserved pair.
+    dtype : numpy dtype
+    workers : Workers
+    rotate : bool
+        Whether :meth:`turn` may rotate at all.
+    by_dimension : bool
+        Whether sides are stepped on in turn, dimension by dimension, and not swept whole.
+    """
+
+    def __init__(
+        self,
+        feedback: Feedback,
+        towers: Mapping[str, Tower],
+        alpha0: float,
+        dtype: np.dtype,
+        workers: Workers,
+        rotate: bool = True,
+        by_dimension: bool = False,
+    ) -> None:
+        super().__init__(feedback, towers, alpha0, dtype)
+        self.workers, self.by_dimension = workers, by_dimension
+        self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].capabilities.all_combinations)
+        common = common_rotations([tower.capabilities.rotations for tower in towers.values()])
+        self._turns = [slice(*turn) for turn in common] if rotate else []
+        self._weights: dict[str, Values] = {
+            "context": _or_one(feedback.context_weight),
+            "item": _or_one(feedback.item_weight),
+        }
+
+    @property
+    def finite(self) -> bool:
+        return self.objective.finite
+
+    def place(self, side: str) -> None:
+        tower = self.towers[side]
+        if self._lazy(tower):
+            self.objective.vectors[side] = LazyVectors(tower, self.workers)
+            return
+        vectors = tower.vectors(self.workers)
+        vectors.conform(self.dtype)
+        if not tower.capabilities.free_rows:
+            vectors.own([parameter.value for parameter in tower.parameters.values()])
+        self.objective.vectors[side] = vectors
+
+    def _lazy(self, tower: Tower) -> bool:
+        """Whether vectors are computed when they are needed, not held: where the rotation leaves J diagonal but for a few
+        dimensions, so that a step on one needs few others, or where steps need none."""
+        turned = sum(turn.stop - turn.start for turn in self._turns)
+        few = tower.n_dims - turned <= UNTURNED
+        can = tower.capabilities
+        return can.lazy and not can.free_rows and (few or (can.by_levels and not self.by_dimension))
+
+    def update_gram(self, side: str) -> None:
+        vectors = self.objective.vectors[side]
+        self.objective.grams[side] = self.towers[side].gram(vectors, self._weights[side], self.workers)
+
+    def sweep(self, side: str) -> None:
+        self.towers[side].sweep(self.objective.side(side))
+        if self.towers[side].capabilities.free_rows:
+            self.place(side)
+
+    def step(self, side: str, block: int | str) -> None:
+        view, vectors, J = self.objective.side(side), self.objective.vectors[side], self.objective.grams[side]
+        self.towers[side].step(view, block)
+        for f in sorted(view.moved):  # O(|C| K) for each dimension that moved, as Algorithm 2 has it
+            J[f] = J[:, f] = vectors.gram_row(f, self._weights[side], self.workers)
+
+    def rescore(self) -> None:
+        self.objective.rescore()
+
+    def value(self) -> ObjectiveValue:
+        return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
+
+    def turn(self, side: str) -> None:
+        """Rotate both towers by the eigenvectors of the other side's Gram.
+
+        Only ranges of dimensions that both towers can turn are turned, each on its own. Without L2 this is left out where the Gram
+        is nearly singular: dimensions that hold only rounding errors would make steps of noise over noise.
+        """
+        other, grams = OTHER[side], self.objective.grams
+        for at in self._turns:
+            values, Q = np.linalg.eigh(grams[other][at, at])
+            if self._unregularized and self._singular(values):
+                continue
+            self._rotate(at, Q)
+            norms = np.maximum(values, 0.0)
+            if not isinstance(self.objective.vectors[other], LazyVectors):  # those that are held were turned with rounding
+                norms = self._norms(other)[at]
+            if self._unregularized and self._singular(norms):
+                self._rotate(at, Q.T)
+                continue
+            J = grams[other].copy()
+            J[at] = Q.T @ J[at]
+            J[:, at] = J[at].T
+            J[at, at] = np.diag(norms)
+            grams[other] = J
+
+    def _rotate(self, at: slice, Q: np.ndarray) -> None:
+        for side in SIDES:
+            tower = self.towers[side]
+            tower.rotate(at, Q, self.workers)
+            if tower.capabilities.free_rows:
+                self.place(side)
+            else:
+                self.objective.vectors[side].rotate(at, Q, self.workers)
+
+    def _singular(self, eigenvalues: np.ndarray) -> bool:
+        """A decision that all processes of a group must share: it is made of sums that all of them have."""
+        return bool(eigenvalues.min() <= np.sqrt(np.finfo(self.dtype).eps) * eigenvalues.max())
+
+    @property
+    def _unregularized(self) -> bool:
+        free = [parameter for parameter in self.parameters.values() if not parameter.fixed]
+        return any(np.any(parameter.penalty == 0) for parameter in free)
+
+    def _norms(self, side: str) -> np.ndarray:
+        """Squared lengths of the dimensions of a side."""
+        return self.towers[side].norms(self.objective.vectors[side], self._weights[side], self.workers)
+
+
+def _or_one(weight: np.ndarray | None) -> Values:
+    return 1.0 if weight is None else weight

@@ -1,0 +1,50 @@
+"""The state of a model's fit: towers with their parameters, and how the fit went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from everypair.engine.parameter import Parameter
+from everypair.engine.solver import Epoch
+from everypair.engine.tower import Tower
+
+
+@dataclass(eq=False)
+class FitState:
+    """All that a fit leaves on a model, in one object: a model is fitted if it has one, and a second fit replaces it.
+
+    Attributes
+    ----------
+    towers : dict of Tower
+        Of "context" and "item", bound, with their parameters.
+    shape : (int, int)
+        Number of contexts and of items.
+    unobserved_weight : float
+    item_weight : array or None
+    history : list of Epoch
+    stop_reason : str
+    """
+
+    towers: dict[str, Tower]
+    shape: tuple[int, int]
+    unobserved_weight: float
+    item_weight: np.ndarray | None
+    history: list[Epoch] = field(default_factory=list)
+    stop_reason: str = "running"
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters of both towers by name."""
+        return {name: parameter for tower in self.towers.values() for name, parameter in tower.parameters.items()}
+
+    def values(self) -> dict[str, np.ndarray]:
+        """The values of the parameters as they are in memory, not copied."""
+        return {name: parameter.value for name, parameter in self.parameters.items()}
+
+    def load(self, values: dict[str, Any]) -> None:
+        """Set parameters to values in the shape users see."""
+        for name, parameter in self.parameters.items():
+            parameter.load(values[name])
