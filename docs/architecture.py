@@ -38,7 +38,8 @@ def picture() -> str:
         files = [path for module, path in MODULES.items() if module.split(".")[0] == name]
         lines = sum(len(path.read_text().splitlines()) for path in files)
         uses = {found.target.split(".")[0] for found in IMPORTS if found.source.split(".")[0] == name} - {name}
-        parts.append(f'<rect class="{"odd" if number % 2 else "layer"}" x="4" y="{y}" width="{WIDTH - 8}" height="{2 * ROW - 8}" rx="6"/>')
+        band = "odd" if number % 2 else "layer"
+        parts.append(f'<rect class="{band}" x="4" y="{y}" width="{WIDTH - 8}" height="{2 * ROW - 8}" rx="6"/>')
         parts.append(svg.text(NAME, y + 24, "name", name if name != "everypair" else "everypair (__init__)"))
         parts.append(svg.text(PURPOSE + 20, y + 24, "purpose", purpose(name)))
         parts.append(svg.text(WIDTH - 130, y + 24, "small", f"{len(files)} modules, {lines:,} lines"))

@@ -24,7 +24,7 @@ from everypair.runtime.numerics import Values
 EMPTY = "feedback is empty: at least one observed (context, item) pair is needed."
 
 
-class Pairs(NamedTuple):
+class CompressedPairs(NamedTuple):
     """Observed pairs of one side in compressed rows; ``order`` gives each pair's position in the context view."""
 
     indptr: np.ndarray
@@ -161,8 +161,8 @@ class Feedback:
         self.alpha, self.b, self.constant = alpha, b, constant
         self.context_weight, self.item_weight = weights
         self.covered = covered
-        self.by_context = Pairs(indptr, indices, None)
-        self.by_item = Pairs(columns, rows, order)
+        self.by_context = CompressedPairs(indptr, indices, None)
+        self.by_item = CompressedPairs(columns, rows, order)
         self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
 
     @classmethod

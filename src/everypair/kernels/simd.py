@@ -201,7 +201,7 @@ class _Code:  # pragma: no cover - compiled
         self._context, self._builder = context, builder
         self._values: dict[str, tuple[Any, Any]] = {}  # type and value
         for name, kind, value in zip(names, signature.args, args, strict=True):
-            if isinstance(kind, types.BaseNamedTuple):
+            if isinstance(kind, types.NamedTuple | types.NamedUniTuple):
                 for j, (field, of_field) in enumerate(zip(kind.fields, kind.types, strict=True)):
                     self._values[field] = of_field, builder.extract_value(value, j)
             else:
