@@ -215,10 +215,10 @@ def test_many_threads_ask_at_once(dataset: ep.Dataset) -> None:
 @pytest.mark.parametrize("name", ["MF", "FM", "Tucker"])
 def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Dataset) -> None:
     recommender = fitted(name, dataset)
-    served = recommender._served
+    state = recommender.state
     k = COMMON["factors"] if name == "FM" else None
     everyone = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
-    phi = served.vectors.vectors(served.contexts.columns(everyone))
+    phi = state.vectors.vectors(state.contexts.columns(everyone))
     cases = (("items", dataset.items, recommender.item_vectors()), ("users", dataset.users, phi))
     for what, ids, vectors in cases:
         units = vectors[:, :k] / np.linalg.norm(vectors[:, :k], axis=1, keepdims=True)
@@ -230,7 +230,7 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
             rows = [row for row in found.to_pylist() if row[what[:-1]] == ids[code]]
             np.testing.assert_allclose([row["score"] for row in rows], cosine[expected], rtol=1e-5)
             assert [row["similar"] for row in rows] == [ids[other] for other in expected]
-    with pytest.raises(ValueError, match="items must be known, but 1 of 1 are not, such as 'nothing'"):
+    with pytest.raises(ValueError, match="items must be in the data, but 1 of 1 are not, such as 'nothing'"):
         recommender.similar_items("nothing")
     without = dataset.subset(~np.isin(dataset.item, [5, 6]))
     never_met = ep.Recommender(ep.MF(**COMMON, rotate=False)).fit(without)
@@ -257,7 +257,7 @@ def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkey
         recommender.recommend_all(tmp_path / "few.parquet", n=4, allow=dataset.items.values.to_pylist()[:3], exclude_seen=False)
     with pytest.raises(ValueError, match=r"must end in \.parquet, \.csv, \.jsonl"):
         recommender.recommend_all(tmp_path / "all.xlsx")
-    monkeypatch.setattr(export.answers, "table", lambda *args: 1 / 0)
+    monkeypatch.setattr(export.results, "table", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         recommender.recommend_all(tmp_path / "all.parquet", n=1)
     assert pq.read_table(tmp_path / "all.parquet").equals(expected)
@@ -346,7 +346,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "nobody": (lambda r, d: r.recommend(), "either users=.* or requests="),
     "both": (lambda r, d: r.recommend(["u"], requests=[{}]), "either users=.* or requests="),
     "a request as a user": (lambda r, d: r.recommend([{"country": "DE"}]), r"go to recommend\(requests"),
-    "strangers": (lambda r, d: r.recommend(["x", d.users[0], "y"]), "2 of 3 are not, such as 'x'.*say what is known"),
+    "strangers": (lambda r, d: r.recommend(["x", d.users[0], "y"]), "2 of 3 are not, such as 'x'.*describe them by a request"),
     "integers for texts": (lambda r, d: r.recommend([3]), "users are integers"),
     "no list": (lambda r, d: r.recommend(3.5), "users must be a list of ids"),
     "no items": (lambda r, d: r.recommend(d.users[0], n=0), "n must be at least 1"),

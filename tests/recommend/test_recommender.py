@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.ranking.rank import Lists
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.recipes import Description
+from everypair.recommend.description import Description
 
 from logs import logs
 from settings import COMMON
@@ -38,8 +38,8 @@ def dataset() -> ep.Dataset:
 def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
-    items, scores = recommender.rank(moments, 5)
+    contexts = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
+    items, scores = recommender.rank(contexts, 5)
     assert items.shape == scores.shape == (dataset.n_users, 5)
     for user in range(dataset.n_users):
         assert not set(items[user]) & set(dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]])
@@ -53,16 +53,16 @@ def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
 
 @pytest.mark.parametrize("name", ["FM", "MFSI", "MF of the previous item"])
 def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
-    """At the moments of training events, the vectors of new rows are the vectors of the fit."""
+    """At the contexts of training events, the vectors of new rows are the vectors of the fit."""
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = ContextBatch.of_events(dataset)
-    served = recommender._served
-    scores = served.scores(moments)[0].block(0, len(moments))
-    groups = served.contexts.groups(moments)
-    rows = np.arange(len(moments)) if groups is None or recommender.feedback_.n_contexts == len(moments) else groups
+    contexts = ContextBatch.of_events(dataset)
+    state = recommender.state
+    scores = state.scores(contexts)[0].block(0, len(contexts))
+    groups = state.contexts.groups(contexts)
+    rows = np.arange(len(contexts)) if groups is None or recommender.feedback_.n_contexts == len(contexts) else groups
     expected = (model.phi_ @ model.psi_.T)[rows]
-    known = served.contexts.known(moments) | isinstance(model, ep.FM)
+    known = state.contexts.known(contexts) | isinstance(model, ep.FM)
     np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-10)
 
 
@@ -72,8 +72,8 @@ def test_merged_contexts_have_the_same_loss(model: Any, log: ep.Dataset) -> None
     """Events with the same features as one context of their weight, or each on its own."""
     recipes = [ep.Attributes("country"), ep.Previous()]
     recommender = ep.Recommender(model(**COMMON), recipes).fit(log)
-    moments = ContextBatch.of_events(log)
-    columns = Description("context", recipes, log, moments).columns(moments)
+    contexts = ContextBatch.of_events(log)
+    columns = Description("context", recipes, log, contexts).columns(contexts)
     apart = model(**COMMON).fit(ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)), contexts=columns)
     assert recommender.feedback_.n_contexts == len({tuple(c.codes[j] for c in columns.values()) for j in range(len(log))})
     for one, other in zip(recommender.model.history_, apart.history_, strict=True):
@@ -109,11 +109,11 @@ def test_repeats_are_summed_when_fitted(log: ep.Dataset) -> None:
 def test_where_nothing_is_known_popularity_decides(dataset: ep.Dataset) -> None:
     train = dataset.subset(dataset.user != 7)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:4]
-    moments = ContextBatch.of_users(dataset, [7]).anonymous()
+    contexts = ContextBatch.of_users(dataset, [7]).anonymous()
     for name in ("MF", "MFSI", "CoView", "Popularity"):
         model, context = MODELS[name]
         context = [ep.UserId(), ep.History()] if name == "MFSI" else context
-        items, _ = ep.Recommender(model, context).fit(train).rank(moments, 4)
+        items, _ = ep.Recommender(model, context).fit(train).rank(contexts, 4)
         assert items[0].tolist() == popular.tolist(), name
     known_id = ContextBatch.of_users(train, [7])  # an id of the data without a training event
     assert ep.Recommender(ep.MF(**COMMON)).fit(train).rank(known_id, 4)[0][0].tolist() == popular.tolist()
@@ -139,9 +139,9 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
 def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObject) -> None:
     histories = [ep.History(), ep.History(last=2, name="lately")]
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), *histories]).fit(log)
-    moments = ContextBatch.of_users(log, np.arange(log.n_users))
+    contexts = ContextBatch.of_users(log, np.arange(log.n_users))
     some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
-    together, apart = recommender.rank(moments, 3), recommender.rank(moments.take(some), 3)
+    together, apart = recommender.rank(contexts, 3), recommender.rank(contexts.take(some), 3)
     for one, other in zip(together, apart, strict=True):
         np.testing.assert_array_equal(other, one[some])
 
@@ -292,12 +292,12 @@ def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
 
 def test_candidates_are_checked(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.Popularity()).fit(dataset)
-    moments = ContextBatch.of_users(dataset, [0, 1])
+    contexts = ContextBatch.of_users(dataset, [0, 1])
     one = np.array([0]), np.array([1])
-    with pytest.raises(ValueError, match="a list for each of the 2 moments, got 1"):
-        recommender.rank(moments, 2, candidates=Lists(*one, np.array([0])))
+    with pytest.raises(ValueError, match="a list for each of the 2 contexts, got 1"):
+        recommender.rank(contexts, 2, candidates=Lists(*one, np.array([0])))
     with pytest.raises(ValueError, match="must not be negative"):
-        recommender.rank(moments.take(np.array([0])), 2, candidates=Lists(*one, np.array([-1])))
+        recommender.rank(contexts.take(np.array([0])), 2, candidates=Lists(*one, np.array([-1])))
 
 
 def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -> None:
@@ -310,7 +310,7 @@ def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -
             recommender.recommend(requests=[{"country": "DE"}], n=3)
 
 
-def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) -> None:
+def test_a_history_of_items_never_in_a_history_is_not_known(dataset: ep.Dataset) -> None:
     train = dataset.subset(dataset.item < 15)
     recommender = ep.Recommender(ep.MFSI(**COMMON), [ep.History(last=2)]).fit(train)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:3]
@@ -359,11 +359,11 @@ def test_event_attributes_and_events_of_time() -> None:
 
 @given(log=logs())
 def test_items_further_back(log: ep.Dataset) -> None:
-    moments = ContextBatch.of_events(log)
+    contexts = ContextBatch.of_events(log)
     for back in (1, 2, 3):
-        pasts = [moments.items[b:e] for b, e in zip(moments.begin, moments.end, strict=True)]
-        expected = [past[-back] if len(past) >= back else -1 for past in pasts]
-        np.testing.assert_array_equal(moments.previous(back), expected)
+        histories = [contexts.items[b:e] for b, e in zip(contexts.begin, contexts.end, strict=True)]
+        expected = [history[-back] if len(history) >= back else -1 for history in histories]
+        np.testing.assert_array_equal(contexts.previous(back), expected)
     recipes = [ep.Previous(), ep.Previous(2)]
     recommender = ep.Recommender(ep.FM(**COMMON), recipes).fit(log)
     assert list(recommender.model.state.towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]

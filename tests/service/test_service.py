@@ -286,7 +286,7 @@ def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, servic
 
 
 def test_someone_is_where_the_vector_points(recommender: ep.Recommender, service: Local) -> None:
-    landscape = ItemMap.of(recommender._fitted)
+    landscape = ItemMap.of(recommender.state)
     phi = recommender.context_vectors(users=[USERS[3]])[0, :4].astype(np.float64)
     x, y = (phi / np.linalg.norm(phi) - landscape.mean) @ landscape.axes
     answer = service.post("/place", user=USERS[3]).json()
@@ -300,14 +300,14 @@ def test_groups_lie_apart_on_a_map_that_shows_them() -> None:
     vectors[:, :4] /= np.linalg.norm(vectors[:, :4], axis=1, keepdims=True)
     vectors[:, 4] = 0.03 * vectors[:, 4] + 0.6 * groups
     shop = ep.Recommender(ep.MF(factors=5, epochs=1)).fit(ep.Dataset({"user": [0] * 400, "item": np.arange(400)}))
-    directions = shop._fitted.item_directions
+    directions = shop.state.item_directions
     directions.units.psi[:] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def gap(landscape: ItemMap) -> float:
         first, second = (landscape.places[groups == group] for group in (0, 1))
         return float(np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(first.var(axis=0).sum()))
 
-    assert gap(ItemMap.of(shop._fitted, groups)) > 3 * gap(ItemMap.of(shop._fitted))
+    assert gap(ItemMap.of(shop.state, groups)) > 3 * gap(ItemMap.of(shop.state))
 
 
 def test_a_map_of_one_dimension() -> None:
@@ -698,7 +698,7 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
 def test_vectors_of_items_stay_in_the_file(tmp_path: Path) -> None:
     """Mapped, not copied: workers share them."""
     fitted(ep.MF(factors=4, epochs=1), context=[ep.UserId()]).save(tmp_path)
-    psi = Engine.open(tmp_path).recommender._fitted.vectors.psi
+    psi = Engine.open(tmp_path).recommender.state.vectors.psi
     assert not psi.flags.writeable
     base: Any = psi
     while not isinstance(base, np.memmap):

@@ -86,7 +86,7 @@ def evaluate(
 
 def _same(path: Path, recommender: Any) -> Any:
     """A saved model, if it has the settings that are evaluated: the figures would be of another one."""
-    from everypair.recommend.archive import load
+    from everypair.recommender import load
 
     kept = load(path)
     settings = {name: repr(each) for name, each in (("the model", kept), ("what is evaluated", recommender))}

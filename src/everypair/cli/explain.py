@@ -27,7 +27,7 @@ def explain(model: Path, item: str, user: str | None, request: str | None, pictu
     """What each feature of the context brings to an item's score in a saved MODEL: the parts add up to it."""
     from everypair.cli import inputs
     from everypair.cli.output import tell
-    from everypair.recommend.archive import load
+    from everypair.recommender import load
 
     if (user is None) == (request is None):
         raise click.UsageError("Give either --user or --request.")

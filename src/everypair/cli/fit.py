@@ -111,15 +111,13 @@ def _place(out: Path) -> Iterator[None]:
 
 def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The same with the number of epochs that was best on the tuning part, and what was found there."""
-    from everypair.tuning.template import like
-
     for text in split.notes:
         note(text)
-    trial = like(template)
+    trial = template.unfitted()
     _fit(trial, split.train, {"validation": split.tune, **watched})
     stopping: Any = trial.validation_
     found = {"metric": stopping.metric, "epoch": stopping.best_epoch, "value": stopping.best_value}
-    return like(template, epochs=stopping.best_epoch), found
+    return template.unfitted(model__epochs=stopping.best_epoch), found
 
 
 def _fit(recommender: Any, dataset: Any, options: dict[str, Any]) -> None:

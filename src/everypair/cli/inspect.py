@@ -44,8 +44,9 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
 def _refusal(path: Path, verify: bool) -> str | None:
     """Why it cannot be loaded by a command: classes of someone's own. Any other reason is an error."""
     from everypair.persistence.folder import Folder
-    from everypair.recommend.archive import KIND, VERSION, load
+    from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.config import KNOWN
+    from everypair.recommender import load
 
     try:
         load(path, verify=verify)
@@ -69,7 +70,8 @@ def _classes(value: Any) -> set[str]:
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
     from everypair.persistence.folder import Folder
-    from everypair.recommend.archive import KIND, TABLES, VERSION, table_of
+    from everypair.recommend.archive import KIND, VERSION
+    from everypair.recommend.stored_dataset import TABLES, table_of
 
     folder = Folder(path, KIND, VERSION)
     names = tuple(folder.manifest()["files"])

@@ -13,6 +13,7 @@ import numpy as np
 from everypair.columns.table import Rows, rows_like
 from everypair.engine.binding import BindContext, Settings
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import FACTOR
 from everypair.engine.parameter import Parameter
 from everypair.engine.vectors import Part, Vectors
 from everypair.engine.view import View
@@ -42,6 +43,7 @@ class Tower(ABC):
     parameters: dict[str, Parameter]
     complete: bool = False  # stands for more rows than are listed
     vectors_are_parameters: bool = False  # vectors() shows the parameters themselves, not a copy
+    moves_as_parameters: bool = False  # phi of a row with a level is that level's parameters plus what they do not change
 
     def bind(self, site: BindContext) -> Tower:
         """A copy of this tower with rows and parameters."""
@@ -202,6 +204,17 @@ class Tower(ABC):
         yield self
         for tower in self.towers:
             yield from tower.walk()
+
+    # for requests: rows that were not in the fit, and rows that are compared with each other
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        """FACTOR, BIAS or CONSTANT for each dimension of a bound tower, see :mod:`everypair.engine.dimensions`."""
+        return (FACTOR,) * self.n_dims
+
+    def row_embedding(self) -> Tower | None:
+        """The part of it that has a vector for each row of the fit, and so none for other rows; None if no part does."""
+        return next((own for tower in self.towers if (own := tower.row_embedding()) is not None), None)
 
 
 def _same(value: Any, default: Any) -> bool:

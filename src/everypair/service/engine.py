@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Ids
-from everypair.recommend.adapters import VectorAdapter
-from everypair.recommend.archive import opened
+from everypair.recommend import archive
 from everypair.recommend.context_batch import HISTORY, ContextBatch
-from everypair.recommend.explain.explain import explain
-from everypair.recommend.results import People, Ranked
+from everypair.recommend.fitted import ITEM
+from everypair.recommend.requests import RequestBatch
+from everypair.recommend.results import RankedLists
 from everypair.recommender import Recommender
 from everypair.service.errors import Refused, about
 from everypair.service.item_map import ItemMap
@@ -42,16 +42,17 @@ class Engine:
 
     def __init__(self, recommender: Recommender, version: str = UNSAVED, title: str | None = None) -> None:
         self.recommender, self.version = recommender, version
-        self._served = recommender._fitted
-        self._dataset = self._served.dataset
+        self._state = recommender.state
+        self._dataset = self._state.dataset
         self._landscapes: dict[str, ItemMap] = {}
         self._mapping = threading.Lock()
-        self.catalogue = Catalogue(self._dataset, self._served.popularity, title)
+        self.catalogue = Catalogue(self._dataset, self._state.popularity, title)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> Engine:
         """Of a folder, warm: what is made at a first request is made now. Parameters are mapped into memory."""
-        recommender, checksum = opened(path, verify)
+        archived, checksum = archive.read(path, verify)
+        recommender = Recommender.from_archive(archived)
         if "n_threads" in recommender.model.get_params():
             recommender.model.set_params(n_threads=1)  # requests share the cores among themselves
         engine = cls(recommender, checksum[:LETTERS], title)
@@ -70,19 +71,19 @@ class Engine:
 
     def recommend(self, user: Any = None, request: Any = None, details: bool = False, **asked: Any) -> dict[str, Any]:
         """The best items for someone."""
-        people, field = self._person(user, request)
+        batch, field = self._single(user, request)
         candidates = asked.pop("candidates", None)
-        ranked = self._ranked(people, field, None if candidates is None else [candidates], asked)
-        return self._told({"items": self._lists(ranked, details)[0]}, ranked, people.unknown)
+        ranked = self._ranked(batch, field, None if candidates is None else [candidates], asked)
+        return self._told({"items": self._lists(ranked, details)[0]}, ranked, batch.unknown)
 
     def recommend_batch(
         self, users: Any = None, requests: Any = None, details: bool = False, candidates: Any = None, **asked: Any
     ) -> dict[str, Any]:
         """The best items for each of several."""
         field = "requests" if users is None else "users"
-        people = self._people(users, requests, field)
-        ranked = self._ranked(people, field, candidates, asked)
-        return self._told({"lists": self._lists(ranked, details)}, ranked, people.unknown)
+        batch = self._batch(users, requests, field)
+        ranked = self._ranked(batch, field, candidates, asked)
+        return self._told({"lists": self._lists(ranked, details)}, ranked, batch.unknown)
 
     def recommend_together(self, asked: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
         """As :meth:`recommend` of each, computed at once where that gives the same: for users, or for requests, with all other
@@ -105,13 +106,13 @@ class Engine:
         except Exception as error:
             return error
 
-    def _person(self, user: Any, request: Any) -> tuple[People, str]:
+    def _single(self, user: Any, request: Any) -> tuple[RequestBatch, str]:
         """Whom a body names, and the field of it that does."""
         if user is None:
-            return self._people(None, [request], "request"), "request"
-        return self._people([user], None, "user"), "user"
+            return self._batch(None, [request], "request"), "request"
+        return self._batch([user], None, "user"), "user"
 
-    def _people(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> People:
+    def _batch(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> RequestBatch:
         """Those whom a body names, in a field of it."""
         if users is None:
             for j, request in enumerate(requests or ()):
@@ -119,13 +120,13 @@ class Engine:
                     place = field if field == "request" else f"{field}[{j}]"
                     _check_kind(self._dataset.users, [user], f"{place}.{self._dataset.user_column}")
             with about(field):
-                return self.recommender._people(self._served, None, requests)
+                return self._state.request_batch(None, requests, self.recommender.unknown)
         codes = self._known(self._dataset.users, users, field)
-        return People(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
+        return RequestBatch(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
 
-    def _ranked(self, people: People, field: str, candidates: Any, asked: dict[str, Any]) -> Ranked:
-        if candidates is not None and len(candidates) != len(people.moments):
-            said = f"must have a list for each of the {len(people.moments)} {field}, got {len(candidates)}"
+    def _ranked(self, batch: RequestBatch, field: str, candidates: Any, asked: dict[str, Any]) -> RankedLists:
+        if candidates is not None and len(candidates) != len(batch.contexts):
+            said = f"must have a list for each of the {len(batch.contexts)} {field}, got {len(candidates)}"
             raise Refused(422, said, "candidates")
         listed = {
             **{name: asked.get(name) for name in ("allow", "deny")},
@@ -133,10 +134,12 @@ class Engine:
         }
         for name, items in listed.items():
             _check_kind(self._dataset.items, items or (), name)
-        filters = {"exclude_seen": True, "allow": None, "deny": None, **asked, "candidates": candidates}
-        length, fallback = filters.pop("n", 10), filters.pop("fallback", "error")
         with about(field):
-            return self.recommender._ranked(self._served, people, length, fallback, **filters)
+            return self._state.ranked(batch, **asked, candidates=candidates, n_threads=self._n_threads)
+
+    @property
+    def _n_threads(self) -> int | None:
+        return getattr(self.recommender.model, "n_threads", None)
 
     def similar(self, item: Any, n: int = 10, details: bool = False) -> dict[str, Any]:
         """The items most like one."""
@@ -148,16 +151,16 @@ class Engine:
         ranked = self._alike(items, n, "items")
         return self._told({"lists": self._lists(ranked, details)}, ranked, {})
 
-    def _alike(self, items: list[Any], n: int, field: str) -> Ranked:
+    def _alike(self, items: list[Any], n: int, field: str) -> RankedLists:
         self._need_vectors(" to compare items by")
         codes = self._known(self._dataset.items, items, field)
         with about(field):
-            return self.recommender._alike(self._served.item_directions, codes, pa.array(items), "item", n)
+            return self._state.nearest(ITEM, codes, pa.array(items), n, self._n_threads)
 
-    def _lists(self, ranked: Ranked, details: bool) -> list[list[dict[str, Any]]]:
+    def _lists(self, ranked: RankedLists, details: bool) -> list[list[dict[str, Any]]]:
         """Ids, scores and ranks; with titles and attributes where they are wanted."""
         lists = []
-        for codes, scores in zip(ranked.ids, ranked.scores, strict=True):
+        for codes, scores in zip(ranked.codes, ranked.scores, strict=True):
             codes = codes[codes >= 0]
             named = zip(self._dataset.items.take(codes).to_pylist(), scores.tolist(), range(1, len(codes) + 1), strict=False)
             entries: list[dict[str, Any]] = [{"item": item, "score": score, "rank": rank} for item, score, rank in named]
@@ -167,16 +170,16 @@ class Engine:
             lists.append(entries)
         return lists
 
-    def _told(self, answer: dict[str, Any], ranked: Ranked, unknown: dict[str, int]) -> dict[str, Any]:
-        return {"model": self.version, **answer, "note": ranked.short, "unknown": unknown}
+    def _told(self, answer: dict[str, Any], ranked: RankedLists, unknown: Mapping[str, int]) -> dict[str, Any]:
+        return {"model": self.version, **answer, "note": ranked.short, "unknown": dict(unknown)}
 
     # what is known
 
     def explain(self, item: Any, user: Any = None, request: Any = None) -> dict[str, Any]:
         """Why an item has its score."""
         (code,) = self._known(self._dataset.items, [item], "item")
-        people, _ = self._person(user, request)
-        why = explain(self._served, people.moments, int(code))
+        batch, _ = self._single(user, request)
+        why = self._state.explained(batch.contexts, int(code))
         return {
             "model": self.version,
             "item": why.item,
@@ -186,7 +189,7 @@ class Engine:
 
     def _title_of(self, part: dict[str, Any]) -> str | None:
         """Of the item that a contribution is of, if it is one."""
-        field = self._served.contexts.fields.get(part["field"])
+        field = self._state.contexts.fields.get(part["field"])
         of_item = part["field"] in ("item", HISTORY) if field is None else field.ids == "items"
         code = item_code(self._dataset.items, part["value"]) if of_item else None
         return None if code is None else self.catalogue.title(code)
@@ -232,8 +235,8 @@ class Engine:
     def place(self, user: Any = None, request: Any = None, by: str = "") -> dict[str, Any]:
         """Where someone is on the map."""
         landscape = self._landscape(by)
-        people, _ = self._person(user, request)
-        x, y = landscape.place(self._served, people.moments) or (None, None)
+        batch, _ = self._single(user, request)
+        x, y = landscape.place(self._state, batch.contexts) or (None, None)
         return {"model": self.version, "x": x, "y": y}
 
     def _landscape(self, by: str) -> ItemMap:
@@ -246,12 +249,12 @@ class Engine:
             )
         with self._mapping:
             if by not in self._landscapes:
-                self._landscapes[by] = ItemMap.of(self._served, self.catalogue.groups(by) if by else None)
+                self._landscapes[by] = ItemMap.of(self._state, self.catalogue.groups(by) if by else None)
             return self._landscapes[by]
 
     def _need_vectors(self, why: str) -> None:
-        if not isinstance(self._served.reader, VectorAdapter):
-            raise Refused(409, f"{type(self._served.reader.model).__name__} counts: it has no vectors{why}.")
+        if not self._state.adapter.has_vectors:
+            raise Refused(409, f"{type(self._state.adapter.model).__name__} counts: it has no vectors{why}.")
 
     # what clients may name
 

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from everypair.ranking.rank import Products
-from everypair.recommend import similar
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import FittedState
 
@@ -36,13 +34,13 @@ class ItemMap(NamedTuple):
     explained: float
 
     @classmethod
-    def of(cls, served: FittedState, groups: np.ndarray | None = None) -> ItemMap:
+    def of(cls, state: FittedState, groups: np.ndarray | None = None) -> ItemMap:
         """A plane through psi, each of length one: near each other is what is recommended together.
 
         The plane is that of the first two principal components, in which items differ most. With ``groups`` (a number for each
         item, -1 for none) it is that in which groups lie farthest apart, measured by how far the items of a group do (Fisher's).
         """
-        units, met = served.item_directions
+        units, met = state.item_directions
         directions = units.psi.astype(np.float64)
         there = directions[met]
         mean = there.mean(axis=0) if len(there) else np.zeros(directions.shape[1])
@@ -53,13 +51,12 @@ class ItemMap(NamedTuple):
         total, along = float(np.trace(spread)), float(np.trace(axes.T @ spread @ axes))
         return cls((directions - mean) @ axes, met, mean, axes, along / total if total > 0 else 0.0)
 
-    def place(self, served: FittedState, moments: ContextBatch) -> tuple[float, float] | None:
-        """Where phi of a single moment points to; None where nothing is known of it."""
-        scores, known = served.scores(moments)
-        assert isinstance(scores, Products)
-        phi = similar.factors(served.vectors, "context", scores.phi)[0].astype(np.float64)
+    def place(self, state: FittedState, context: ContextBatch) -> tuple[float, float] | None:
+        """The direction of phi of a single context on the map; None where the model knows nothing of it."""
+        vectors, known = state.context_vectors(context)
+        phi = vectors[0, state.vectors.factor_dimensions].astype(np.float64)
         norm = float(np.linalg.norm(phi))
-        if norm == 0.0 or (known is not None and not known[0]):
+        if norm == 0.0 or not known[0]:
             return None
         x, y = (phi / norm - self.mean) @ self.axes
         return float(x), float(y)

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from everypair.data.tables import decoded, is_lists
 from everypair.recommend import encoders as coding
-from everypair.recommend.adapters import FactorizationAdapter, TensorAdapter, VectorAdapter
 from everypair.recommend.config import KNOWN
 from everypair.recommend.context_batch import HISTORY
+from everypair.recommend.featurizers import AttributeFeaturizer
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.recipe_syntax import as_text
-from everypair.recommend.recipes import AttributeField, Recipe
+from everypair.recommend.recipes import Recipe
 from everypair.recommender import Recommender
 from everypair.service.item_search import Catalogue, plain
 
@@ -22,8 +22,8 @@ OPTIONS = 500  # of a menu, at most
 
 def facts(recommender: Recommender, catalogue: Catalogue) -> dict[str, Any]:
     """As JSON can hold them."""
-    served = recommender._fitted
-    dataset, model = served.dataset, served.reader.model
+    state = recommender.state
+    dataset, model = state.dataset, state.adapter.model
     history = getattr(model, "history_", [])
     return {
         "name": type(model).__name__,
@@ -38,28 +38,27 @@ def facts(recommender: Recommender, catalogue: Catalogue) -> dict[str, Any]:
         "unobserved_weight": plain(float(model.unobserved_weight_)) if hasattr(model, "unobserved_weight_") else None,
         "evaluation": plain(recommender.evaluation_),
         "user_column": dataset.user_column,
-        "takes": taken(served),
+        "takes": taken(state),
         "title": catalogue.title_column,
-        "colours": colours(served, catalogue),
-        "has_map": isinstance(served.reader, VectorAdapter),
+        "colours": colours(state, catalogue),
+        "has_map": state.adapter.has_vectors,
     }
 
 
-def taken(served: FittedState) -> dict[str, Any]:
+def taken(state: FittedState) -> dict[str, Any]:
     """What a request may say that changes an answer: a menu for each attribute, whether a history does, and whether there must be
     a user of the data."""
-    fields = served.contexts.fields
+    fields = state.contexts.fields
     by_history = any(field.ids == "items" for field in fields.values())
-    folds = isinstance(served.reader, FactorizationAdapter) and served.reader.by_user
-    menus = [_menu(name, field, served) for name, field in fields.items() if isinstance(field, AttributeField)]
-    alone = isinstance(served.reader, TensorAdapter) and any(field.ids == "users" for field in fields.values())
-    return {HISTORY: by_history or folds, "user": alone, "attributes": menus}
+    menus = [_menu(name, field, state) for name, field in fields.items() if isinstance(field, AttributeFeaturizer)]
+    alone = state.adapter.needs_every_level and any(field.ids == "users" for field in fields.values())
+    return {HISTORY: by_history or state.adapter.folds_in_histories, "user": alone, "attributes": menus}
 
 
-def _menu(name: str, field: AttributeField, served: FittedState) -> dict[str, Any]:
+def _menu(name: str, field: AttributeFeaturizer, state: FittedState) -> dict[str, Any]:
     """How people say an attribute: one of these values, several of them, or a number."""
     encoder = field.encoder
-    tables = (served.dataset.user_table, served.dataset.event_table)
+    tables = (state.dataset.user_table, state.dataset.event_table)
     kind = next(table.schema.field(name).type for table in tables if name in table.column_names)
     kind = kind.value_type if pa.types.is_dictionary(kind) or is_lists(kind) else kind
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -74,9 +73,9 @@ def _menu(name: str, field: AttributeField, served: FittedState) -> dict[str, An
     return {**menu, "kind": "one"}
 
 
-def colours(served: FittedState, catalogue: Catalogue) -> list[str]:
+def colours(state: FittedState, catalogue: Catalogue) -> list[str]:
     """Attributes of items that a map can be coloured by: those with a few values."""
-    table, found = served.dataset.item_table, []
+    table, found = state.dataset.item_table, []
     for name in catalogue.attributes:
         values = decoded(table[name])
         if not pa.types.is_nested(values.type) and 2 <= len(values.unique()) <= max(2, len(values) // 4):

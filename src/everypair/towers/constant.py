@@ -10,6 +10,7 @@ import numpy as np
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.contribution import ITEM, Contribution
+from everypair.engine.dimensions import CONSTANT
 from everypair.engine.tower import Tower
 from everypair.engine.vectors import Part, Vectors
 from everypair.engine.view import View
@@ -51,3 +52,7 @@ class Constant(Tower):
 
     def step(self, view: View, block: Any) -> None:
         raise AssertionError("there is nothing to step on")
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return (CONSTANT,)

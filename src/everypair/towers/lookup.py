@@ -10,6 +10,7 @@ import numpy as np
 from everypair.columns.table import Levels, NewLevels, Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import BIAS, CONSTANT
 from everypair.engine.level_sweep import sweep_levels
 from everypair.engine.tower import Tower, check_towers
 from everypair.engine.vectors import Part, Vectors
@@ -139,6 +140,16 @@ class Lookup(Tower):
         """``sum over levels of u u'``."""
         u = self.table().astype(np.float64)
         return u.T @ u
+
+    # for requests
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        """Those of its tower; but a constant is zero in rows without a level."""
+        return tuple(BIAS if kind == CONSTANT else kind for kind in self.tower.dimension_kinds)
+
+    def row_embedding(self) -> None:
+        return None
 
 
 class LevelView(DerivedView):

@@ -18,6 +18,7 @@ from everypair.columns.fields import OnesField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
+from everypair.engine.dimensions import BIAS, CONSTANT, FACTOR
 from everypair.engine.vectors import Part
 from everypair.engine.view import View
 from everypair.kernels.pairs import MOVE_F, MOVE_Q
@@ -197,3 +198,7 @@ class Machine(FeatureTower):
         for stage in self._stages:
             step_machine_stage(stage, self._W.value[f], self._W.penalty, state, solver)
         view.move_pair(f, self._q, state[MOVE_F], state[MOVE_Q])
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return (FACTOR,) * self.factors + ((BIAS, CONSTANT) if self._q < self._one else (CONSTANT, BIAS))

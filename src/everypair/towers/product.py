@@ -8,6 +8,7 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from everypair.columns.table import Rows
+from everypair.engine.dimensions import product_kinds
 from everypair.engine.tower import Tower, check_same_dims
 from everypair.engine.vectors import Part, Vectors
 from everypair.engine.view import DerivedView, Tangents, View
@@ -77,6 +78,10 @@ class Product(Modes):
     @property
     def terms(self) -> int:
         return int(np.prod([tower.terms for tower in self.towers]))
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return product_kinds([tower.dimension_kinds for tower in self.towers])
 
 
 class ScaledView(DerivedView):

@@ -11,6 +11,7 @@ import numpy as np
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import sum_kinds
 from everypair.engine.tower import Tower, check_same_dims, check_towers, common_turns
 from everypair.engine.vectors import Part, Vectors
 from everypair.engine.view import DerivedView, PartView, View
@@ -86,6 +87,10 @@ class Sum(Tower):
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         for tower in self.towers:
             tower.rotate(at, Q, workers)
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return sum_kinds([tower.dimension_kinds for tower in self.towers])
 
 
 class SharedView(DerivedView):

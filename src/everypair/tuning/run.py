@@ -23,7 +23,6 @@ from everypair.runtime.progress import Progress
 from everypair.tuning.result import Tuning
 from everypair.tuning.spaces import Space, default_space
 from everypair.tuning.studies import STARTUP, fingerprint, fingerprint_of_split, opened, optuna, quiet
-from everypair.tuning.template import like
 
 
 def tune(
@@ -113,7 +112,12 @@ def tune(
     search = Search(recommender, split.train, searched, watch, seed, began + limit)
     with quiet(), opened(path, identity) as kept:
         ended = search.run(kept, wanted)
-        return Tuning.of(kept, searched, metric, ended, lambda settings: like(recommender, **settings))
+        return Tuning.of(kept, searched, metric, ended, partial(_with_settings, recommender))
+
+
+def _with_settings(template: Recommender, settings: Mapping[str, Any]) -> Recommender:
+    """A recommender like the template, with other arguments of its model."""
+    return template.unfitted(**{f"model__{name}": value for name, value in settings.items()})
 
 
 def _split(dataset: Dataset, protocol: Any) -> Split:
@@ -208,7 +212,7 @@ class Search:
 
     def _try(self, trial: Any, study: Any) -> str | None:
         """Fit, evaluate and tell; returns why it was cut off, if it was."""
-        recommender, stopping = like(self._template, **self._space.settings(trial.params)), self._watch()
+        recommender, stopping = _with_settings(self._template, self._space.settings(trial.params)), self._watch()
         epochs = trained_by_epochs(recommender.model).epochs
         cut: list[str] = []
 

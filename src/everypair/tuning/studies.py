@@ -126,7 +126,7 @@ def fingerprint(dataset: Dataset) -> str:
 def fingerprint_of_split(name: str, train: Dataset, tune: Queries) -> str:
     """What is trained and tuned on, in a line."""
     digest = hashlib.sha256()
-    moments = tune.moments
+    contexts = tune.contexts
     _add(
         digest,
         train.user,
@@ -134,10 +134,10 @@ def fingerprint_of_split(name: str, train: Dataset, tune: Queries) -> str:
         tune.user,
         tune.bounds,
         tune.relevant,
-        moments.user,
-        moments.items,
-        moments.begin,
-        moments.end,
+        contexts.user,
+        contexts.items,
+        contexts.begin,
+        contexts.end,
     )
     if tune.candidates is not None:
         _add(digest, tune.candidates.begin, tune.candidates.end, tune.candidates.items)
