@@ -52,9 +52,10 @@ test-wheel: .venv/.dev
 	cd build/wheel && venv/bin/everypair reproduce --quick --users 200 --items 150 --factors 4 --trials 1 > report.txt
 	test -s build/wheel/report/index.html
 
-# Options by BENCH, such as BENCH="--data DIR --only mf"; all of it takes hours, BENCH=--quick a minute.
+# Command and options by BENCH, such as BENCH="quality --data DIR"; all of speed takes hours, BENCH="speed --quick" a minute.
+BENCH ?= speed
 bench: .venv/.bench
-	$(BIN)/everypair benchmark speed $(BENCH)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 .venv/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'EveryPair needs Python 3.11 or later; set PYTHON=...')"
@@ -75,7 +76,7 @@ bench: .venv/.bench
 # One by one: some need a compiler, and those that cannot be built are left out.
 LIST_PEERS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")
 .venv/.bench: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet -e ".[serve]"
 	$(BIN)/python -c '$(LIST_PEERS)' | while read -r peer; do \
 		$(BIN)/python -m pip install --quiet "$$peer" </dev/null || echo "left out: $$peer"; \
 	done

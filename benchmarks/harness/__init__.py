@@ -1,1 +1,1 @@
-"""What benchmarks share: results that are kept, processes that are measured, and the report."""
+"""Shared by all benchmarks: stored results, processes that are measured, and sections of the report."""

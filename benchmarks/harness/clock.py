@@ -1,4 +1,4 @@
-"""A clock that can be stopped, and what its stamps say."""
+"""A stopwatch from which parts can be excluded, and the seconds of an epoch from its readings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Clock:
-    """Seconds since it was made, those beside it left out."""
+    """Seconds since its construction, without those of excluded calls."""
 
     def __init__(self) -> None:
         self._began = time.perf_counter()
@@ -18,8 +18,8 @@ class Clock:
     def now(self) -> float:
         return time.perf_counter() - self._began
 
-    def beside(self, call: Callable[[], Any]) -> Any:
-        """Something that does not count."""
+    def exclude(self, call: Callable[[], Any]) -> Any:
+        """The result of a call whose time does not count."""
         began = time.perf_counter()
         result = call()
         self._began += time.perf_counter() - began
@@ -27,5 +27,8 @@ class Clock:
 
 
 def per_epoch(stamps: Sequence[float]) -> float:
-    """The median of the seconds between ends of epochs; the first one, which begins with the matrix, counts only if it is alone."""
+    """Median seconds between the ends of epochs.
+
+    The first epoch includes the preparation of the matrix, and counts only where it is the only one.
+    """
     return statistics.median(b - a for a, b in itertools.pairwise(stamps)) if len(stamps) > 1 else stamps[0]

@@ -1,6 +1,6 @@
-"""Objects that live in processes of their own: calls and answers are lines of JSON.
+"""Worker objects in separate processes; calls and answers are lines of JSON.
 
-A process has its own threads, libraries and memory, so contenders do not disturb each other, and its peak of memory is theirs.
+Each process has its own threads, libraries and memory: contenders do not disturb each other, and peak memory is that of one.
 """
 
 from __future__ import annotations
@@ -15,36 +15,38 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-PACKAGE = "everypair.experiments"
+PACKAGE = "benchmarks"
+ROOT = Path(__file__).parents[2]  # of the repository: the package is not installed
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 BLAS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
-class AbsentError(RuntimeError):
-    """The process lacks a library that it was asked for."""
+class MissingLibraryError(RuntimeError):
+    """A library that the worker needs cannot be imported."""
 
 
-class Remote:
-    """An object of an experiment in a fresh process.
+class WorkerProcess:
+    """A worker object in a new process.
 
     Parameters
     ----------
     target : str
-        Its class, ``"speed.mf:Contestant"`` say, within the package of experiments.
+        Module and class within this package, such as ``"speed.mf:MFWorker"``.
     blas : int, optional
-        Threads of BLAS, set before anything is imported; None: as the library has it.
+        Number of BLAS threads, set before anything is imported; None: the library's default.
     environment : mapping, optional
-        Further variables.
+        Further environment variables.
     **arguments
-        Of the class; plain data.
+        Arguments of the class, as plain data.
     """
 
     def __init__(
         self, target: str, blas: int | None = None, environment: Mapping[str, str] | None = None, **arguments: Any
     ) -> None:
         variables = {**os.environ, **({} if blas is None else dict.fromkeys(BLAS, str(blas))), **(environment or {})}
+        variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [variables.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{PACKAGE}.benchmark.process"],
+            [sys.executable, "-m", f"{PACKAGE}.harness.process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -52,31 +54,31 @@ class Remote:
         )
         self._target = target
         try:
-            self._ask({"target": target, "arguments": arguments})
+            self._request({"target": target, "arguments": arguments})
         except BaseException:
             self.close()
             raise
 
     def call(self, method: str, **arguments: Any) -> Any:
-        """What a method of the object returns: plain data."""
-        return self._ask({"method": method, "arguments": arguments})
+        """Call a method of the worker; arguments and result are plain data."""
+        return self._request({"method": method, "arguments": arguments})
 
-    def _ask(self, job: dict[str, Any]) -> Any:
-        into, out = self._process.stdin, self._process.stdout
-        assert into is not None
-        assert out is not None
+    def _request(self, job: dict[str, Any]) -> Any:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None
+        assert answers is not None
         try:
-            into.write(json.dumps(job) + "\n")
-            into.flush()
-            line = out.readline()
+            requests.write(json.dumps(job) + "\n")
+            requests.flush()
+            line = answers.readline()
         except BrokenPipeError:
             line = ""
         if not line:
             code = self._process.wait()
-            raise RuntimeError(f"a process that was measured ended by itself, with code {code}: perhaps memory was short.")
+            raise RuntimeError(f"the process of {self._target} ended unexpectedly with code {code}: perhaps memory was short.")
         answer = json.loads(line)
         if "absent" in answer:
-            raise AbsentError(answer["absent"])
+            raise MissingLibraryError(answer["absent"])
         if "error" in answer:
             raise RuntimeError(f"{self._target}: {answer['error']}")
         return answer["result"]
@@ -93,7 +95,7 @@ class Remote:
             self._process.kill()
             self._process.wait()
 
-    def __enter__(self) -> Remote:
+    def __enter__(self) -> WorkerProcess:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -101,17 +103,17 @@ class Remote:
 
 
 def serve(jobs: TextIO, answers: TextIO) -> None:
-    """Make the object that the first line names, then call its methods, until there are no more lines."""
-    thing: Any = None
+    """Create the worker that the first line names, then call its methods, until the input ends."""
+    worker: Any = None
     for line in jobs:
         job = json.loads(line)
         try:
             if "target" in job:
                 module, _, name = job["target"].partition(":")
-                thing = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)(**job["arguments"])
+                worker = getattr(importlib.import_module(f"{PACKAGE}.{module}"), name)(**job["arguments"])
                 answer: dict[str, Any] = {"result": None}
             else:
-                answer = {"result": getattr(thing, job["method"])(**job["arguments"])}
+                answer = {"result": getattr(worker, job["method"])(**job["arguments"])}
         except ImportError as error:
             answer = {"absent": str(error)}
         except Exception as error:
@@ -121,23 +123,23 @@ def serve(jobs: TextIO, answers: TextIO) -> None:
 
 
 def peak_memory() -> int:
-    """The most bytes that this process has held at once, since it began or since :func:`forget_peak`."""
+    """Largest resident size of this process in bytes, since its start or since :func:`reset_peak_memory`."""
     return _status("VmHWM")
 
 
 def memory() -> int:
-    """The bytes that this process holds now."""
+    """Resident size of this process in bytes."""
     return _status("VmRSS")
 
 
-def forget_peak() -> None:
-    """The peak is what is held now."""
+def reset_peak_memory() -> None:
+    """Let the peak begin at the present size."""
     if CLEAR.exists():
         CLEAR.write_text("5")
 
 
 def _status(name: str) -> int:
-    """Not by ``getrusage``: its peak begins with that of the parent process."""
+    """Not from ``getrusage`` where /proc exists: its peak includes that of the parent process."""
     for line in STATUS.read_text().splitlines() if STATUS.exists() else ():
         if line.startswith(name + ":"):
             return 1024 * int(line.split()[1])
@@ -147,7 +149,7 @@ def _status(name: str) -> int:
 
 
 def main() -> None:
-    """The process: whatever libraries print goes to standard error, so that standard output is answers alone."""
+    """Serve standard input. Output of libraries goes to standard error: standard output has answers only."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     serve(sys.stdin, answers)

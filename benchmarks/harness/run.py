@@ -1,31 +1,26 @@
-"""Measurements one after the other: what is kept is not measured again, and the report is written first and after each of them."""
+"""Makes planned measurements one after the other, skips those that are stored, and rewrites the report after each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.harness import report
-from benchmarks.harness.store import Store, Unit, Watch
-
-RESULTS = "results.json"
-
-
-def store_of(out: Path) -> Store:
-    """What was measured for a report."""
-    return Store(out.with_suffix("") / RESULTS)
+from benchmarks.harness.store import Measurement, ResultStore
 
 
 def run(
-    planned: Sequence[tuple[str, Unit]], store: Store, out: Path, again: bool = False, watch: Watch = lambda text: None
+    planned: Sequence[tuple[str, Measurement]],
+    store: ResultStore,
+    write_report: Callable[[dict[str, Any]], Any],
+    again: bool = False,
+    progress: Callable[[str], Any] = lambda text: None,
 ) -> dict[str, Any]:
-    """Measure what is not there yet; returns all that the file of results has."""
-    store.check()
-    report.write(store.content, out)
-    for section, unit in planned:
-        watch(f"{section}: {unit.title}")
-        if again or store.find(section, unit.arguments) is None:
-            store.keep(section, unit.arguments, unit.measure())
-            report.write(store.content, out)
+    """Make the measurements (section, measurement) that are not stored, or all with ``again``; returns all stored results."""
+    store.write()
+    write_report(store.content)
+    for section, measurement in planned:
+        progress(f"{section}: {measurement.title}")
+        if again or store.find(section, measurement.arguments) is None:
+            store.add(section, measurement.arguments, measurement.measure())
+            write_report(store.content)
     return store.content

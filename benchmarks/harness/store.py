@@ -1,4 +1,4 @@
-"""Results that are kept as they come: a measurement that is there already, with the same arguments, is not repeated."""
+"""Stored results: each measurement is kept with its arguments as soon as it is done, and found again by them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness.machine import machine, versions
+from benchmarks.harness.system import hardware, versions
 from everypair.runtime.atomic_files import as_json, write_atomically
 
-Watch = Callable[[str], Any]
 
-
-class Unit(NamedTuple):
-    """Something to measure: its arguments tell it from all others of its section."""
+class Measurement(NamedTuple):
+    """A measurement to make. Its arguments distinguish it from all others of its section; they are stored, so keep their names."""
 
     arguments: dict[str, Any]
     measure: Callable[[], dict[str, Any]]
 
     @property
     def title(self) -> str:
-        """Numbers and texts among the arguments."""
-        told = (value for value in self.arguments.values() if isinstance(value, int | float | str))
-        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in told)
+        """The numbers and strings among the arguments."""
+        values = (value for value in self.arguments.values() if isinstance(value, int | float | str))
+        return ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
 
 
-class Store:
-    """The file of results of one machine."""
+class ResultStore:
+    """The results of one machine, in a JSON file.
+
+    ``content`` has the hardware ("machine") and a list of "results", each with its section, arguments, date, versions and result.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self.content: dict[str, Any] = {"machine": machine(), "results": []}
+        self.content: dict[str, Any] = {"machine": hardware(), "results": []}
         if path.exists():
             found = json.loads(path.read_text("utf-8"))
             if found["machine"] != self.content["machine"]:
@@ -40,15 +41,15 @@ class Store:
             self.content = found
 
     def find(self, section: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """The result that there is."""
+        """The stored result of these arguments, or None."""
         wanted = json.loads(as_json(arguments))
         for entry in self.content["results"]:
             if entry["section"] == section and entry["arguments"] == wanted:
                 return entry["result"]
         return None
 
-    def keep(self, section: str, arguments: dict[str, Any], result: dict[str, Any]) -> None:
-        """Add a result, in place of one of the same arguments, and write them all."""
+    def add(self, section: str, arguments: dict[str, Any], result: dict[str, Any]) -> None:
+        """Add a result, replacing one of the same arguments, and write the file."""
         wanted = json.loads(as_json(arguments))
         others = [e for e in self.content["results"] if (e["section"], e["arguments"]) != (section, wanted)]
         entry = {
@@ -59,8 +60,8 @@ class Store:
             "result": json.loads(as_json(result)),
         }
         self.content["results"] = [*others, entry]
-        write_atomically(self._path, as_json(self.content))
+        self.write()
 
-    def check(self) -> None:
-        """An error if it cannot be written, before anything is measured."""
+    def write(self) -> None:
+        """Write the file; called before the first measurement, so that an unwritable path is an error at once."""
         write_atomically(self._path, as_json(self.content))

@@ -1,5 +1,6 @@
-"""How good it is, beside published results: ``everypair benchmark quality``.
+"""Quality beside published results: ``python -m benchmarks quality``.
 
-``rows.py`` has the data sets and what is tried on each, ``problems.py`` how they are split, ``contenders.py`` what is fitted,
-``trained.py`` what is measured (in a process of its own), ``results.py`` the order of it all and the part of the report.
+``datasets.py`` specifies the data sets and the models tried on each, ``tasks.py`` how each is split and evaluated,
+``recommenders.py`` builds models from settings, ``worker.py`` tunes and fits (in a separate process), ``plan.py`` has the order of
+measurements, ``report.py`` the section of the report.
 """

@@ -1,5 +1,5 @@
-"""How fast it is, beside other libraries: ``everypair benchmark speed``.
+"""Speed and memory beside other libraries: ``python -m benchmarks speed``.
 
-A section is a file with ``units`` (what to measure, each with the arguments that tell it from others) and ``part`` (its part of the
-report, made from stored results alone). Everything timed runs in processes of its own (``experiments/benchmark/process.py``).
+Each section is a module with ``plan`` (its measurements, with the arguments that distinguish them) and ``summarize`` (its section
+of the report, from stored results only). Everything timed runs in separate processes (``benchmarks/harness/process.py``).
 """

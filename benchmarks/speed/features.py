@@ -1,4 +1,4 @@
-"""Models with features on event contexts: what an epoch costs beside matrix factorization, and how soon the best model is there."""
+"""Models with features of event contexts: seconds of an epoch beside matrix factorization, and seconds to the best model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.part import Part, figure, numbered, spread
-from benchmarks.harness.process import AbsentError, Remote
-from benchmarks.harness.store import Unit
+from benchmarks.harness.process import MissingLibraryError, WorkerProcess
+from benchmarks.harness.section import ReportSection, median_and_range, sorted_by, three_digits
+from benchmarks.harness.store import Measurement
 from benchmarks.speed import contenders, events
 from benchmarks.speed.data import ones
-from benchmarks.speed.loss import Loss
-from benchmarks.speed.setup import Setup
+from benchmarks.speed.loss import SharedLoss
+from benchmarks.speed.setup import SpeedSetup
 from everypair.columns.table import one_hot
 from everypair.data import Dataset
 from everypair.evaluation import EarlyStopping, LeaveLast, evaluate
@@ -42,11 +42,12 @@ HISTORIES: dict[str, list[Recipe]] = {
     "FM U+A+P+H(50)": [History(last=50, decay=1.0)],
     "FM U+A+P+H(all)": [History(decay=1.0)],
 }
-TARGET, STRETCH, SECONDS = 12.0, 6.0, 120.0
+TARGET, STRETCH = 12.0, 6.0  # epochs of FM over epochs of implicit
+MAX_SECONDS = 120.0  # to the best model
 
 
-class Runner:
-    """One model on a log of events, in a process of its own."""
+class FeatureWorker:
+    """One model on an event log."""
 
     def __init__(self, kind: str, factors: int, threads: int, path: str | None, users: int, items: int) -> None:
         dataset, attributes = events.load(path, users, items)
@@ -62,7 +63,7 @@ class Runner:
             self._run = self._ours(FM(factors, n_threads=threads, **SETTINGS), recipes, dataset)
 
     def epochs(self, n: int) -> list[float]:
-        """Seconds of each epoch of a fit, compilation apart."""
+        """Seconds of each epoch of a fit, without compilation."""
         return self._run(n)
 
     def _ours(self, model: Any, recipes: list[Recipe], dataset: Dataset) -> Callable[[int], list[float]]:
@@ -76,24 +77,24 @@ class Runner:
         return run
 
     def _implicit(self, dataset: Dataset) -> Callable[[int], list[float]]:
-        contender, matrix = contenders.Implicit(Loss(), self._factors, self._threads), events.pairs(dataset)
+        contender, matrix = contenders.ImplicitMF(SharedLoss(), self._factors, self._threads), events.user_item_matrix(dataset)
 
         def run(n: int) -> list[float]:
             clock, stamps = Clock(), []
             contender.fit(matrix, n + 1, lambda state: stamps.append(clock.now()))
-            return [b - a for a, b in itertools.pairwise(stamps)]  # the first one begins with the matrix
+            return [b - a for a, b in itertools.pairwise(stamps)]  # the first epoch includes the preparation of the matrix
 
         return run
 
     def _lightfm(self, dataset: Dataset, attributes: tuple[str, ...]) -> Callable[[int], list[float]]:
-        """Each event a user of its own with the features of the event, as for FM: LightFM's way to say it."""
+        """Each event is a LightFM user with the features of the event, so that the features are those of FM."""
         library = importlib.import_module("lightfm")
-        moments = ContextBatch.of_events(dataset)
+        batch = ContextBatch.of_events(dataset)
         recipes = [UserId(), Attributes(*attributes), Previous()]
-        columns = Description("context", recipes, dataset, moments).columns(moments)
-        found: Any = sp.hstack([one_hot(column.codes, column.n) for column in columns.values()]).tocsr()
-        narrow = found.data.astype(np.float32), found.indices.astype(np.int32), found.indptr.astype(np.int32)
-        features = sp.csr_matrix(narrow, shape=found.shape)
+        columns = Description("context", recipes, dataset, batch).columns(batch)
+        stacked: Any = sp.hstack([one_hot(column.codes, column.n) for column in columns.values()]).tocsr()
+        arrays = stacked.data.astype(np.float32), stacked.indices.astype(np.int32), stacked.indptr.astype(np.int32)
+        features = sp.csr_matrix(arrays, shape=stacked.shape)
         pairs = ones(np.arange(len(dataset) + 1), dataset.item, dataset.n_items).tocoo()
 
         def run(n: int) -> list[float]:
@@ -107,8 +108,8 @@ class Runner:
         return run
 
 
-class Best:
-    """The model that ranks best, in a process of its own: user, previous item and a history of 30; items by their id."""
+class BestModelWorker:
+    """The model that ranks best: user, previous item and a history of 30; items by their id."""
 
     EPOCHS = 16
 
@@ -117,15 +118,15 @@ class Best:
         self._settings = {"factors": factors, "n_threads": threads, "epochs": self.EPOCHS, **SETTINGS}
 
     def run(self) -> dict[str, Any]:
-        """Seconds from the log until the epoch with the best NDCG@10 on the event before the last; figures on the last one."""
+        """Seconds until the epoch with the best NDCG@10 on each user's last event but one; metrics on the last event."""
         split = LeaveLast().split(self._dataset)
-        self._make(1).fit(split.train.subset(split.train.user < 50))  # compiles
+        self._build(1).fit(split.train.subset(split.train.user < 50))  # compiles the kernels
         stopping, stamps = EarlyStopping(split.tune, "ndcg@10"), []
-        recommender = self._make(self.EPOCHS)
+        recommender = self._build(self.EPOCHS)
 
         def after(fitted: Recommender, epoch: Any) -> bool:
             stamps.append(clock.now())
-            return clock.beside(lambda: stopping(fitted, epoch))
+            return clock.exclude(lambda: stopping(fitted, epoch))
 
         clock = Clock()
         recommender.fit(split.train, callback=after)
@@ -141,104 +142,111 @@ class Best:
             "test": {name: found[name] for name in ("ndcg@10", "hit_rate@10")},
         }
 
-    def _make(self, epochs: int) -> Recommender:
+    def _build(self, epochs: int) -> Recommender:
         return Recommender(MFSI(**{**self._settings, "epochs": epochs}), [UserId(), Previous(), History(last=30)])
 
 
-def units(setup: Setup) -> list[Unit]:
-    """An epoch of each, and the best model."""
+def plan(setup: SpeedSetup) -> list[Measurement]:
+    """Epochs of all models, and the best model."""
     sizes, name = setup.sizes, setup.events_name
     common = {"data": name, "threads": setup.threads}
     return [
-        Unit(
+        Measurement(
             {"what": "epochs", **common, "factors": sizes.feature_factors, "repeats": sizes.repeats, "peers": _peers(setup)},
             lambda: measure(setup),
         ),
-        Unit({"what": "best", **common, "factors": sizes.best_factors}, lambda: measure_best(setup)),
+        Measurement({"what": "best", **common, "factors": sizes.best_factors}, lambda: measure_best(setup)),
     ]
 
 
-def _missing(setup: Setup) -> dict[str, str]:
-    """LightFM is no contender of matrix factorization, so nobody asks for it by name: it runs where it is installed."""
-    reasons = {IMPLICIT: setup.without(contenders.Implicit.name), LIGHTFM: contenders.missing("lightfm", "lightfm-next")}
+def _missing(setup: SpeedSetup) -> dict[str, str]:
+    """Why other libraries cannot run. LightFM is not a choice of ``--peer`` (no MF): it runs where it is installed."""
+    reasons = {IMPLICIT: setup.why_not(contenders.ImplicitMF.name), LIGHTFM: contenders.why_missing("lightfm", "lightfm-next")}
     return {kind: why for kind, why in reasons.items() if why is not None}
 
 
-def _peers(setup: Setup) -> str:
-    absent = _missing(setup)
-    return ", ".join(kind for kind in (IMPLICIT, LIGHTFM) if kind not in absent)
+def _peers(setup: SpeedSetup) -> str:
+    missing = _missing(setup)
+    return ", ".join(kind for kind in (IMPLICIT, LIGHTFM) if kind not in missing)
 
 
-def measure(setup: Setup) -> dict[str, Any]:
-    """All kinds, a process each, their runs in turn."""
-    remotes: dict[str, Remote] = {}
-    absent, runs = _missing(setup), {}
+def measure(setup: SpeedSetup) -> dict[str, Any]:
+    """Each model in its own process, in alternating runs."""
+    workers: dict[str, WorkerProcess] = {}
+    missing, runs = _missing(setup), {}
     spent: dict[str, float] = {}
     with ExitStack() as stack:
         for kind in (IMPLICIT, OURS, *HISTORIES, LIGHTFM):
-            if kind in absent:
+            if kind in missing:
                 continue
             arguments = {"kind": kind, "factors": setup.sizes.feature_factors, "threads": setup.threads, **setup.events}
             try:
-                remotes[kind] = stack.enter_context(Remote("speed.features:Runner", 1 if kind == IMPLICIT else None, **arguments))
-                remotes[kind].call("epochs", n=1)
+                blas = 1 if kind == IMPLICIT else None
+                workers[kind] = stack.enter_context(WorkerProcess("speed.features:FeatureWorker", blas, **arguments))
+                workers[kind].call("epochs", n=1)
                 runs[kind], spent[kind] = [], 0.0
-            except AbsentError as error:
-                absent[kind] = str(error)
+            except MissingLibraryError as error:
+                missing[kind] = str(error)
         for _ in range(setup.sizes.repeats):
             for kind, own in runs.items():
                 if not own or spent[kind] < setup.sizes.patience:
-                    seconds = remotes[kind].call("epochs", n=EPOCHS)
+                    seconds = workers[kind].call("epochs", n=EPOCHS)
                     own.append(statistics.median(seconds))
                     spent[kind] += sum(seconds)
-    return {"epoch": runs, "left_out": absent}
+    return {"epoch": runs, "left_out": missing}
 
 
-def measure_best(setup: Setup) -> dict[str, Any]:
-    """One run."""
-    with Remote("speed.features:Best", factors=setup.sizes.best_factors, threads=setup.threads, **setup.events) as remote:
-        return remote.call("run")
+def measure_best(setup: SpeedSetup) -> dict[str, Any]:
+    """One run of the best model."""
+    arguments = {"factors": setup.sizes.best_factors, "threads": setup.threads, **setup.events}
+    with WorkerProcess("speed.features:BestModelWorker", **arguments) as worker:
+        return worker.call("run")
 
 
-def part(entries: list[dict[str, Any]]) -> Part:
-    """Seconds of an epoch, and ratios to matrix factorization."""
-    told = Part("Features")
-    told.say(
-        "Each event is a context with the features user (U), attributes of the user (A), the item before it (P) and the items so",
-        "far (H). Beside it, in the same run, are epochs of matrix factorization on the users' pairs with as many factors. LightFM",
-        "is told the same features of each event; its loss is another one (WARP), so only its seconds compare.",
+def summarize(entries: list[dict[str, Any]]) -> ReportSection:
+    """Seconds of an epoch and their ratio to matrix factorization, and the best model."""
+    section = ReportSection("Features")
+    section.add_paragraph(
+        "Each event is a context with the features user (U), attributes of the user (A), previous item (P) and history (H). The",
+        "same run has epochs of matrix factorization on the users' pairs with as many factors. LightFM has the same features of",
+        "each event, but another loss (WARP), so only its seconds are comparable.",
     )
-    for entry in numbered([e for e in entries if e["arguments"]["what"] == "epochs"], "data", "factors"):
-        _tell_epochs(told, entry)
-    for entry in numbered([e for e in entries if e["arguments"]["what"] == "best"], "data", "factors"):
+    for entry in sorted_by([e for e in entries if e["arguments"]["what"] == "epochs"], "data", "factors"):
+        _add_epochs(section, entry)
+    for entry in sorted_by([e for e in entries if e["arguments"]["what"] == "best"], "data", "factors"):
         arguments, found = entry["arguments"], entry["result"]
-        told.say(
-            f"U+P+H(30), linear towers with a plain item side, k = {arguments['factors']}, {arguments['data']}, two last events",
-            f"held out: NDCG@10 on the first of them is best after epoch {found['best_epoch']}, {figure(found['seconds'])} s from",
-            f"the log, evaluations and compilation apart ({figure(found['all_seconds'])} s for the {found['epochs']} epochs that",
-            "told so).",
+        section.add_paragraph(
+            f"U+P+H(30), linear context tower, items by their id, k = {arguments['factors']}, {arguments['data']}, with the last",
+            f"two events held out: NDCG@10 on the first of them is best after epoch {found['best_epoch']},",
+            f"{three_digits(found['seconds'])} s into the fit, without evaluations and compilation",
+            f"({three_digits(found['all_seconds'])} s for all {found['epochs']} epochs).",
             f"On the last event: NDCG@10 {found['test']['ndcg@10']:.4f}, hit rate@10 {found['test']['hit_rate@10']:.4f}.",
         )
-        told.aim("seconds to the best NDCG, U+P+H(30)", "under 120", figure(found["seconds"]), found["seconds"] < SECONDS)
-    return told
+        met = found["seconds"] < MAX_SECONDS
+        section.add_target("seconds to the best NDCG, U+P+H(30)", "under 120", three_digits(found["seconds"]), met)
+    return section
 
 
-def _tell_epochs(told: Part, entry: dict[str, Any]) -> None:
+def _add_epochs(section: ReportSection, entry: dict[str, Any]) -> None:
     arguments, found = entry["arguments"], entry["result"]["epoch"]
-    middle = {kind: statistics.median(seconds) for kind, seconds in found.items()}
-    told.say(f"{arguments['data']}, k = {arguments['factors']}, {arguments['threads']} threads:")
+    medians = {kind: statistics.median(seconds) for kind, seconds in found.items()}
+    section.add_paragraph(f"{arguments['data']}, k = {arguments['factors']}, {arguments['threads']} threads:")
     rows = [
-        [kind, spread(seconds), *(f"{middle[kind] / middle[base]:.1f}" if base in middle else "-" for base in (IMPLICIT, OURS))]
+        [
+            kind,
+            median_and_range(seconds),
+            *(f"{medians[kind] / medians[base]:.1f}" if base in medians else "-" for base in (IMPLICIT, OURS)),
+        ]
         for kind, seconds in found.items()
     ]
-    told.table(["model", "seconds per epoch", "over implicit's MF", "over our MF"], rows)
+    section.add_table(["model", "seconds per epoch", "over implicit's MF", "over our MF"], rows)
     if entry["result"]["left_out"]:
-        told.say("Left out: " + "; ".join(f"{kind}: {why}" for kind, why in entry["result"]["left_out"].items()) + ".")
+        section.add_paragraph("Left out: " + "; ".join(f"{kind}: {why}" for kind, why in entry["result"]["left_out"].items()) + ".")
     plain, short, whole = HISTORIES
-    if IMPLICIT in middle:
-        times = middle[plain] / middle[IMPLICIT]
-        aim = f"at most {TARGET:g} (stretch {STRETCH:g})"
-        told.aim("an epoch of FM U+A+P over implicit's MF epoch", aim, f"{times:.1f}", times <= TARGET)
-    longer, longest = middle[short] / middle[plain], middle[whole] / middle[short]
-    told.aim("FM with a history of 50 over FM without", "at most 2", f"{longer:.2f}", longer <= 2)
-    told.aim("FM with a history of everything over a history of 50", "about 1", f"{longest:.2f}", longest <= 1.1)
+    if IMPLICIT in medians:
+        times = medians[plain] / medians[IMPLICIT]
+        target = f"at most {TARGET:g} (stretch {STRETCH:g})"
+        section.add_target("an epoch of FM U+A+P over implicit's MF epoch", target, f"{times:.1f}", times <= TARGET)
+    short_ratio, whole_ratio = medians[short] / medians[plain], medians[whole] / medians[short]
+    section.add_target("FM with a history of 50 over FM without", "at most 2", f"{short_ratio:.2f}", short_ratio <= 2)
+    section.add_target("FM with a history of everything over a history of 50", "about 1", f"{whole_ratio:.2f}", whole_ratio <= 1.1)

@@ -1,4 +1,4 @@
-"""The loss that all contenders minimise, and its exact value for anyone's factors."""
+"""The loss that all contenders of matrix factorization minimise, and its exact value for given factors."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Loss(NamedTuple):
-    """Observed pairs have y = 1 and weigh 1, all others have y = 0 and weigh ``unobserved``; L2 is plain, the same for all rows."""
+class SharedLoss(NamedTuple):
+    """Squared loss: observed pairs have y = 1 and weight 1, all others y = 0 and weight ``unobserved``; plain L2 ``strength``."""
 
     unobserved: float = 0.01
     strength: float = 0.01
 
     def value(self, matrix: Any, phi: Any, psi: Any) -> float:
-        r"""Of all pairs, in float64: :math:`\sum_S ((1 - \alpha_0) s^2 - 2 s + 1) + \alpha_0 \langle J_C, J_I \rangle + L2`."""
+        r"""Over all pairs, in float64: :math:`\sum_S ((1 - \alpha_0) s^2 - 2 s + 1) + \alpha_0 \langle J_C, J_I \rangle + L2`."""
         phi, psi = np.asarray(phi, np.float64), np.asarray(psi, np.float64)
         observed = 0.0
         for c in np.flatnonzero(np.diff(matrix.indptr)):

@@ -1,4 +1,4 @@
-"""Bytes per event at the peak of a fit of matrix factorization, from the events on."""
+"""Peak memory of a fit of matrix factorization, in bytes per event."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.part import Part, figure, megabytes, numbered
-from benchmarks.harness.process import Remote, forget_peak, memory, peak_memory
-from benchmarks.harness.store import Unit
+from benchmarks.harness.process import WorkerProcess, memory, peak_memory, reset_peak_memory
+from benchmarks.harness.section import ReportSection, megabytes, sorted_by, three_digits
+from benchmarks.harness.store import Measurement
 from benchmarks.speed import data
-from benchmarks.speed.setup import Setup
+from benchmarks.speed.setup import SpeedSetup
 
 TARGET = 60.0  # bytes
 GIVEN = ("arrays", "matrix")
 
 
-class Maker:
-    """Generated events, in a process whose memory goes away with it."""
+class EventWriter:
+    """Generates events, in a separate process so that its memory is freed."""
 
     def write(self, folder: str, users: int, items: int, pairs: int) -> None:
-        """As a matrix, and as arrays of users and items."""
-        matrix = data.generate(data.Shape(users, items, pairs))
+        """Write them as a matrix, and as arrays of users and items."""
+        matrix = data.generate(data.PairCounts(users, items, pairs))
         data.write(matrix, Path(folder))
         user = np.repeat(np.arange(users, dtype=np.int32), np.diff(matrix.indptr))
         np.save(Path(folder) / "user.npy", user)
 
 
-class Fit:
-    """A fit in a process of its own."""
+class MemoryWorker:
+    """A fit whose memory is measured."""
 
     def run(self, folder: str, given: str, factors: int, threads: int, users: int, items: int) -> dict[str, Any]:
-        """Memory at its peak, and what is taken off: what a process that did a small fit holds, and the factors."""
+        """Peak memory, and what is subtracted from it: the memory of the process after a small fit, and the factors."""
         from everypair.engine.feedback import Feedback
         from everypair.models import MF
 
         model = MF(factors, epochs=1, n_threads=threads, popularity_exponent=0.0)
-        model.fit(Feedback(np.arange(100), np.arange(100)))  # imports, kernels
-        forget_peak()
+        model.fit(Feedback(np.arange(100), np.arange(100)))  # loads libraries and compiles kernels
+        reset_peak_memory()
         bare, clock = memory(), Clock()
         if given == "arrays":
             user, item = (np.load(Path(folder) / f"{name}.npy") for name in ("user", "indices"))
@@ -49,41 +49,41 @@ class Fit:
         return {"peak": peak_memory(), "bare": bare, "factors": 4 * factors * (users + items), "seconds": clock.now()}
 
 
-def units(setup: Setup) -> list[Unit]:
-    """Events as arrays, and as a matrix."""
+def plan(setup: SpeedSetup) -> list[Measurement]:
+    """Events given as arrays, and as a matrix."""
     shape, factors = setup.sizes.memory, setup.sizes.memory_factors
     common = {"users": shape.users, "items": shape.items, "events": shape.pairs, "factors": factors, "threads": setup.threads}
-    return [Unit({**common, "given": given}, lambda given=given: measure(setup, given)) for given in GIVEN]
+    return [Measurement({**common, "given": given}, lambda given=given: measure(setup, given)) for given in GIVEN]
 
 
-def measure(setup: Setup, given: str) -> dict[str, Any]:
-    """A fit of one epoch."""
+def measure(setup: SpeedSetup, given: str) -> dict[str, Any]:
+    """One fit of one epoch."""
     shape, factors = setup.sizes.memory, setup.sizes.memory_factors
     folder = setup.folder / "memory"
     if not folder.exists():
-        with Remote("speed.memory:Maker") as maker:
-            maker.call("write", folder=str(folder), **shape._asdict())
-    with Remote("speed.memory:Fit") as remote:
+        with WorkerProcess("speed.memory:EventWriter") as writer:
+            writer.call("write", folder=str(folder), **shape._asdict())
+    with WorkerProcess("speed.memory:MemoryWorker") as worker:
         arguments = {"given": given, "factors": factors, "threads": setup.threads, "users": shape.users, "items": shape.items}
-        return {"events": data.count(folder).pairs, **remote.call("run", folder=str(folder), **arguments)}
+        return {"events": data.count(folder).pairs, **worker.call("run", folder=str(folder), **arguments)}
 
 
 def per_event(result: dict[str, Any]) -> float:
-    """Bytes at the peak, less the factors and less what the bare process holds."""
+    """Bytes at the peak, without the factors and the memory before the fit, divided by the number of events."""
     return (result["peak"] - result["bare"] - result["factors"]) / result["events"]
 
 
-def part(entries: list[dict[str, Any]]) -> Part:
-    """Bytes per event."""
-    told = Part("Memory")
-    told.say(
-        "The most that a process held at any time of a fit of one epoch, from reading the events to the fitted model, per event:",
-        "the input itself is included (8 bytes as arrays of 32-bit numbers, 8 as a CSR matrix with its values), and so is the",
-        "construction of `Feedback`. Taken off are the factors (4 bytes per number), and what the process held before: libraries,",
-        "and compiled kernels after a fit on 100 pairs.",
+def summarize(entries: list[dict[str, Any]]) -> ReportSection:
+    """Bytes per event for each size and format of the input."""
+    section = ReportSection("Memory")
+    section.add_paragraph(
+        "Peak memory of a fit of one epoch, from reading the events to the fitted model, per event. The input is included (8 bytes",
+        "as arrays of 32-bit numbers, 8 as a CSR matrix with its values), and so is the construction of `Feedback`. The factors (4",
+        "bytes per number) are subtracted, and so is the memory of the process before: libraries, and compiled kernels after a fit",
+        "on 100 pairs.",
     )
     rows = []
-    for entry in numbered(entries, "events", "given"):
+    for entry in sorted_by(entries, "events", "given"):
         arguments, found = entry["arguments"], entry["result"]
         size = per_event(found)
         rows.append([
@@ -95,9 +95,9 @@ def part(entries: list[dict[str, Any]]) -> Part:
             megabytes(found["bare"]),
             megabytes(found["factors"]),
             f"**{size:.1f}**",
-            f"{figure(found['seconds'])} s",
+            f"{three_digits(found['seconds'])} s",
         ])  # fmt: skip
-        what = f"bytes per event at the peak, {found['events']:,} events given as {arguments['given']}"
-        told.aim(what, f"at most {TARGET:g}", f"{size:.1f}", size <= TARGET)
-    told.table(["events", "shape", "k", "given as", "peak", "before", "factors", "bytes per event", "seconds in all"], rows)
-    return told
+        quantity = f"bytes per event at the peak, {found['events']:,} events given as {arguments['given']}"
+        section.add_target(quantity, f"at most {TARGET:g}", f"{size:.1f}", size <= TARGET)
+    section.add_table(["events", "shape", "k", "given as", "peak", "before", "factors", "bytes per event", "seconds in all"], rows)
+    return section

@@ -1,26 +1,27 @@
-"""The sections on speed, and what there is to measure in them."""
+"""The sections of the benchmark of speed, and their measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
 
-from benchmarks.harness.store import Unit
-from benchmarks.speed import features, growth, memory, mf, startup, tensors, threads, topn
-from benchmarks.speed.setup import Setup
+from benchmarks.harness.store import Measurement
+from benchmarks.speed import cost, features, memory, mf, startup, tensors, threads, topn
+from benchmarks.speed.setup import SpeedSetup
 
 SECTIONS: dict[str, ModuleType] = {
     "mf": mf,
     "threads": threads,
     "features": features,
     "tensors": tensors,
-    "cost": growth,
+    "cost": cost,
     "startup": startup,
     "memory": memory,
     "topn": topn,
 }
 
 
-def units(setup: Setup, only: Sequence[str] = ()) -> list[tuple[str, Unit]]:
-    """What to measure, with the section that it is of: all sections, or those of these names."""
-    return [(name, unit) for name in SECTIONS if not only or name in only for unit in SECTIONS[name].units(setup)]
+def plan(setup: SpeedSetup, only: Sequence[str] = ()) -> list[tuple[str, Measurement]]:
+    """The measurements of all sections, or of those of these names, each with the name of its section."""
+    chosen = {name: module for name, module in SECTIONS.items() if not only or name in only}
+    return [(name, measurement) for name, module in chosen.items() for measurement in module.plan(setup)]

@@ -1,4 +1,4 @@
-"""What is measured on: sizes, data, threads; and the folder that processes read it from."""
+"""Setup of a run: sizes, data, contenders, threads, and the folder through which processes share data."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from benchmarks.speed import contenders, data
 
 
 class Sizes(NamedTuple):
-    """How much of everything."""
+    """Sizes of all measurements."""
 
-    shape: data.Shape  # of generated pairs
+    shape: data.PairCounts  # of generated pairs
     factors: tuple[int, ...]
-    epochs: int  # of peers, whose objective after them is to be reached
+    epochs: int  # of peers; their final objective is the goal
     repeats: int
-    patience: float  # seconds after which a contender's runs are not repeated any more
-    events: tuple[int, int]  # users and items of generated events, where MovieLens is not there
+    patience: float  # seconds after which the runs of a contender are not repeated
+    events: tuple[int, int]  # users and items of generated events, without MovieLens
     feature_factors: int
     best_factors: int
-    tensor_factors: tuple[int, int]  # of PARAFAC, of Tucker
-    growth: tuple[int, int, int]  # contexts, items, the largest number of pairs
-    cost: tuple[int, tuple[int, ...], int]  # events, catalogues and events alone of the comparison with conventional CD
-    memory: data.Shape
+    tensor_factors: tuple[int, int]  # PARAFAC, Tucker
+    growth: tuple[int, int, int]  # contexts, items, largest number of pairs
+    cost: tuple[int, tuple[int, ...], int]  # conventional CD: events, numbers of items, events of iCD alone
+    memory: data.PairCounts
     memory_factors: int
     top_factors: int
 
@@ -42,7 +42,7 @@ FULL = Sizes(
     tensor_factors=(64, 16),
     growth=(100_000, 20_000, 8_000_000),
     cost=(2_000, (500, 1_000, 2_000, 4_000), 200_000),
-    memory=data.Shape(1_000_000, 100_000, 100_000_000),
+    memory=data.PairCounts(1_000_000, 100_000, 100_000_000),
     memory_factors=64,
     top_factors=128,
 )
@@ -58,14 +58,14 @@ QUICK = Sizes(
     tensor_factors=(8, 4),
     growth=(2_000, 1_000, 80_000),
     cost=(200, (100, 200), 2_000),
-    memory=data.Shape(20_000, 2_000, 400_000),
+    memory=data.PairCounts(20_000, 2_000, 400_000),
     memory_factors=8,
     top_factors=16,
 )
 
 
-class Setup:
-    """One run: sizes, where data are, threads, and a folder for arrays that goes away with it."""
+class SpeedSetup:
+    """One run: sizes, data, contenders, threads, and a temporary folder for arrays."""
 
     def __init__(
         self,
@@ -77,33 +77,33 @@ class Setup:
     ) -> None:
         self.sizes, self.data_folder, self.threads = sizes, data_folder, threads
         found, self.missing_data = data.sources(data_folder, sizes.shape)
-        self.sources = _chosen("data set", {source.name: source for source in found}, only_data, self.missing_data)
-        peers = _chosen("contender", contenders.PEERS, only_peers, {})
-        self.missing_peers = {name: why for name, peer in peers.items() if (why := contenders.left_out(peer)) is not None}
+        self.sources = _chosen("data set", "--rows", {source.name: source for source in found}, only_data, self.missing_data)
+        peers = _chosen("contender", "--peer", contenders.PEERS, only_peers, {})
+        self.missing_peers = {name: why for name, peer in peers.items() if (why := contenders.why_unavailable(peer)) is not None}
         self.peers = [name for name in peers if name not in self.missing_peers]
         self._written: dict[str, Path] = {}
 
-    def without(self, peer: str) -> str | None:
+    def why_not(self, peer: str) -> str | None:
         """Why a contender does not run, or None."""
-        return None if peer in self.peers else self.missing_peers.get(peer, "not asked for")
+        return None if peer in self.peers else self.missing_peers.get(peer, "not chosen")
 
     def matrix(self, name: str) -> str:
-        """The folder of a set of pairs, which is made when it is first needed."""
+        """The folder of a data set, written when it is first needed."""
         if name not in self._written:
             folder = self.folder / f"pairs{len(self._written)}"
-            data.write(self.sources[name].make(), folder)
+            data.write(self.sources[name].load(), folder)
             self._written[name] = folder
         return str(self._written[name])
 
     @cached_property
     def folder(self) -> Path:
-        """For arrays."""
+        """Temporary folder for arrays."""
         self._temporary = tempfile.TemporaryDirectory(prefix="everypair-speed-")
         return Path(self._temporary.name)
 
     @property
     def events(self) -> dict[str, Any]:
-        """Where logs of events come from: plain data, for processes (see ``events.py``)."""
+        """Arguments of ``events.load``, as plain data."""
         folder = None if self.data_folder is None else self.data_folder / data.MOVIELENS
         if folder is not None and (folder / "interactions.parquet").exists():
             return {"path": str(folder), "users": 0, "items": 0}
@@ -122,21 +122,21 @@ class Setup:
             del self.folder
             self._written.clear()
 
-    def __enter__(self) -> Setup:
+    def __enter__(self) -> SpeedSetup:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-def _chosen(what: str, known: dict[str, Any], names: Sequence[str], missing: dict[str, str]) -> dict[str, Any]:
-    """Those of these names, or all; "generated" is enough of a name."""
+def _chosen(what: str, option: str, known: dict[str, Any], names: Sequence[str], missing: dict[str, str]) -> dict[str, Any]:
+    """The entries of these names, or all. "generated" abbreviates "generated, 40,000 pairs"."""
     if not names:
         return known
     found = {name: value for name, value in known.items() if any(name == n or name.split(",")[0] == n for n in names)}
     for name in names:
         if name in missing:
-            raise FileNotFoundError(f"the {what} {name} is not there: {missing[name]}.")
+            raise FileNotFoundError(f"the {what} {name} ({option}) is not available: {missing[name]}.")
         if not any(name in (other, other.split(",")[0]) for other in known):
-            raise ValueError(f"there is no {what} {name!r}; there are {', '.join(known)}.")
+            raise ValueError(f"there is no {what} {name!r} ({option}); choose from {', '.join(known)}.")
     return found

@@ -1,4 +1,4 @@
-"""What comes before the first result: importing, compiling, the command's help. Each in fresh processes."""
+"""Start-up: imports, ``everypair --help``, and the first fit with compilation. Each in a new process."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.part import Part, figure, spread
-from benchmarks.harness.process import Remote
-from benchmarks.harness.store import Unit
+from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.section import ReportSection, median_and_range, three_digits
+from benchmarks.harness.store import Measurement
 from benchmarks.speed import data
-from benchmarks.speed.setup import Setup
+from benchmarks.speed.setup import SpeedSetup
 from everypair.engine.feedback import Feedback
 from everypair.engine.solver import compile_timer
 from everypair.models import FM, MF
 
 MODELS = ("MF", "FM")
-COLD, WARM, IMPORT, HELP = 10.0, 1.0, 0.1, 0.3  # seconds, at most
+COLD, WARM, IMPORT, HELP = 10.0, 1.0, 0.1, 0.3  # targets in seconds
+# The import of the package alone, after its dependencies.
 OWN = """
 import importlib, json, sys, time
 for name in json.load(sys.stdin):
@@ -32,10 +33,11 @@ for name in json.load(sys.stdin):
 began = time.perf_counter()
 from everypair import *
 print(time.perf_counter() - began)
-"""  # the package alone: what it imports of others is there already
+"""
 WHOLE = "import time; began = time.perf_counter(); from everypair import *; print(time.perf_counter() - began)"
 LAZY = "import time; began = time.perf_counter(); import everypair; print(time.perf_counter() - began)"
-OTHERS = """
+# The modules of other packages that the package imports.
+DEPENDENCIES = """
 import json, sys
 before = set(sys.modules)
 from everypair import *
@@ -43,11 +45,11 @@ print(json.dumps([name for name in sys.modules if name not in before and name.sp
 """
 
 
-class First:
+class FirstFitWorker:
     """The first fit of a process."""
 
     def fit(self, model: str) -> dict[str, float]:
-        """Its seconds, from arrays to a fitted model, imports apart; and how many of them were spent compiling."""
+        """Seconds from arrays to a fitted model, without imports; and those of compilation."""
         random = np.random.default_rng(0)
         user, item = np.unique(random.integers(0, data.SMALL[:2], (data.SMALL.pairs, 2)), axis=0).T
         with compile_timer() as compiled:
@@ -62,21 +64,21 @@ class First:
             return {"seconds": clock.now(), "compilation": compiled()}
 
 
-def units(setup: Setup) -> list[Unit]:
+def plan(setup: SpeedSetup) -> list[Measurement]:
     """Imports and help, and the first fit of each model."""
     repeats = setup.sizes.repeats
-    fits = [Unit({"what": model, "repeats": repeats}, lambda model=model: first_fits(model, repeats)) for model in MODELS]
-    return [Unit({"what": "imports", "repeats": repeats}, lambda: imports(repeats)), *fits]
+    fits = [Measurement({"what": model, "repeats": repeats}, lambda model=model: first_fits(model, repeats)) for model in MODELS]
+    return [Measurement({"what": "imports", "repeats": repeats}, lambda: imports(repeats)), *fits]
 
 
 def imports(repeats: int) -> dict[str, Any]:
-    """Seconds to import the package: all of it, and what is its own; and of ``everypair --help``."""
-    others = _python(OTHERS)
+    """Seconds to import the package: lazily, completely, and without dependencies; and of ``everypair --help``."""
+    dependencies = _python(DEPENDENCIES)
     found: dict[str, list[float]] = {"lazy": [], "whole": [], "own": [], "help": []}
-    for _ in range(repeats + 1):  # the first brings files into memory
+    for _ in range(repeats + 1):  # the first run fills the file cache
         found["lazy"].append(float(_python(LAZY)))
         found["whole"].append(float(_python(WHOLE)))
-        found["own"].append(float(_python(OWN, others)))
+        found["own"].append(float(_python(OWN, dependencies)))
         found["help"].append(_help())
     return {name: seconds[1:] for name, seconds in found.items()}
 
@@ -87,47 +89,55 @@ def _help() -> float:
     return clock.now()
 
 
-def _python(code: str, given: str = "") -> str:
-    done = subprocess.run([sys.executable, "-c", code], input=given, check=True, capture_output=True, text=True)
+def _python(code: str, stdin: str = "") -> str:
+    done = subprocess.run([sys.executable, "-c", code], input=stdin, check=True, capture_output=True, text=True)
     return done.stdout
 
 
 def first_fits(model: str, repeats: int) -> dict[str, Any]:
-    """With an empty cache of compiled kernels, and with that it leaves."""
+    """With an empty cache of compiled kernels, then with the cache of the first fit."""
     found: dict[str, list[dict[str, float]]] = {"cold": [], "warm": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             for state in ("cold", "warm"):
-                with Remote("speed.startup:First", environment={"NUMBA_CACHE_DIR": cache}) as remote:
-                    found[state].append(remote.call("fit", model=model))
+                with WorkerProcess("speed.startup:FirstFitWorker", environment={"NUMBA_CACHE_DIR": cache}) as worker:
+                    found[state].append(worker.call("fit", model=model))
     return found
 
 
-def part(entries: list[dict[str, Any]]) -> Part:
-    """Seconds, and what they should be at most."""
-    told = Part("Start")
-    told.say(
-        f"Fresh processes. A first fit is one of two epochs on {data.SMALL.pairs:,} pairs, from arrays to the fitted model: with",
-        "an empty cache of compiled kernels, then with the cache that it left.",
+def summarize(entries: list[dict[str, Any]]) -> ReportSection:
+    """Seconds of imports, help and first fits."""
+    section = ReportSection("Start")
+    section.add_paragraph(
+        f"New processes. A first fit has two epochs on {data.SMALL.pairs:,} pairs, from arrays to the fitted model: with an empty",
+        "cache of compiled kernels, then with the cache that it left.",
     )
     rows = []
     for entry in entries:
         found, what = entry["result"], entry["arguments"]["what"]
         if what == "imports":
-            rows.append(["import everypair (its names are imported when they are used)", spread(found["lazy"])])
-            rows.append(["import of all its names, with numba, scipy and all other dependencies", spread(found["whole"])])
-            rows.append(["the same, dependencies imported before", spread(found["own"])])
-            rows.append(["everypair --help", spread(found["help"])])
+            rows.append(["import everypair (lazy: names are imported when used)", median_and_range(found["lazy"])])
+            rows.append(
+                ["import of all its names, including numba, scipy and other dependencies", median_and_range(found["whole"])]
+            )
+            rows.append(["the same, after its dependencies", median_and_range(found["own"])])
+            rows.append(["everypair --help", median_and_range(found["help"])])
             lazy, own, shown = (statistics.median(found[name]) for name in ("lazy", "own", "help"))
-            told.aim("seconds of import everypair", f"at most {IMPORT}", figure(lazy), lazy <= IMPORT)
-            told.aim("seconds to import all of everypair, beyond its dependencies", f"at most {IMPORT}", figure(own), own <= IMPORT)
-            told.aim("seconds of everypair --help", f"under {HELP}", figure(shown), shown < HELP)
+            section.add_target("seconds of import everypair", f"at most {IMPORT}", three_digits(lazy), lazy <= IMPORT)
+            section.add_target(
+                "seconds to import all of everypair, beyond its dependencies", f"at most {IMPORT}", three_digits(own), own <= IMPORT
+            )
+            section.add_target("seconds of everypair --help", f"under {HELP}", three_digits(shown), shown < HELP)
             continue
         for state, limit in (("cold", COLD), ("warm", WARM)):
             seconds = [run["seconds"] for run in found[state]]
             compiling = statistics.median(run["compilation"] for run in found[state])
-            rows.append([f"first fit of {what}, {state} cache ({figure(compiling)} s of it compiling)", spread(seconds)])
-            middle = statistics.median(seconds)
-            told.aim(f"seconds of a first fit, {what}, {state} cache", f"under {limit:g}", figure(middle), middle < limit)
-    told.table(["", "seconds"], rows)
-    return told
+            rows.append(
+                [f"first fit of {what}, {state} cache ({three_digits(compiling)} s of it compiling)", median_and_range(seconds)]
+            )
+            median = statistics.median(seconds)
+            section.add_target(
+                f"seconds of a first fit, {what}, {state} cache", f"under {limit:g}", three_digits(median), median < limit
+            )
+    section.add_table(["", "seconds"], rows)
+    return section

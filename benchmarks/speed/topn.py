@@ -1,4 +1,4 @@
-"""The best 100 items of every user, exactly, what was seen left out: beside implicit's, from the same vectors."""
+"""The exact top 100 of every user without seen items: EveryPair beside implicit, with the same vectors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.part import Part, figure, megabytes, numbered, spread
-from benchmarks.harness.process import AbsentError, Remote, forget_peak, memory, peak_memory
-from benchmarks.harness.store import Unit
+from benchmarks.harness.process import MissingLibraryError, WorkerProcess, memory, peak_memory, reset_peak_memory
+from benchmarks.harness.section import ReportSection, median_and_range, megabytes, sorted_by, three_digits
+from benchmarks.harness.store import Measurement
 from benchmarks.speed import contenders, data
-from benchmarks.speed.setup import Setup
+from benchmarks.speed.setup import SpeedSetup
 from everypair.data import Dataset
 from everypair.models import MF
 from everypair.recommend.results import FewerItemsWarning
@@ -37,8 +37,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Ours:
-    """Fits, and writes its vectors for the other."""
+class EveryPairTopN:
+    """EveryPair; fits MF, and writes its vectors for implicit."""
 
     def __init__(self, pairs: str, factors: int, threads: int, vectors: str) -> None:
         self._matrix = data.read(pairs)
@@ -50,7 +50,7 @@ class Ours:
             np.save(Path(vectors) / f"{name}.npy", value)
 
     def run(self, kind: str, keep: str | None = None) -> dict[str, Any]:
-        """Seconds and memory of a call; its ids are kept on request."""
+        """Seconds and memory of a call; ``keep``: file for the item ids."""
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore", FewerItemsWarning)
             users, values = np.arange(self._matrix.shape[0]), self._dataset.users.values
@@ -62,8 +62,8 @@ class Ours:
             return _timed(calls[kind], keep)
 
 
-class Implicit:
-    """implicit's search, with our vectors."""
+class ImplicitTopN:
+    """implicit's ``recommend``, with the vectors of EveryPair."""
 
     def __init__(self, pairs: str, factors: int, threads: int, vectors: str) -> None:
         self._matrix = data.read(pairs)
@@ -71,84 +71,85 @@ class Implicit:
         self._model.user_factors, self._model.item_factors = (np.load(Path(vectors) / f"{n}.npy") for n in ("phi", "psi"))
 
     def run(self, kind: str, keep: str | None = None) -> dict[str, Any]:
-        """As above."""
+        """Seconds and memory of a call; ``keep``: file for the item ids."""
         users = np.arange(self._matrix.shape[0])
         return _timed(lambda: self._model.recommend(users, self._matrix, N=BEST, filter_already_liked_items=True), keep)
 
 
 def _timed(call: Callable[[], Any], keep: str | None) -> dict[str, Any]:
-    forget_peak()
-    held, clock = memory(), Clock()
+    reset_peak_memory()
+    before, clock = memory(), Clock()
     found = call()
-    result = {"seconds": clock.now(), "memory": peak_memory() - held}
+    result = {"seconds": clock.now(), "memory": peak_memory() - before}
     if keep is not None:
         np.save(keep, found[0])
     return result
 
 
-def units(setup: Setup) -> list[Unit]:
-    """Gowalla where it is there, else the first of the sets."""
+def plan(setup: SpeedSetup) -> list[Measurement]:
+    """On Gowalla if available, otherwise on the first data set."""
     name = data.GOWALLA if data.GOWALLA in setup.sources else next(iter(setup.sources))
     arguments = {"data": name, "factors": setup.sizes.top_factors, "threads": setup.threads, "repeats": setup.sizes.repeats}
-    there = setup.without(contenders.Implicit.name) is None
-    return [Unit({**arguments, "peers": "implicit" if there else ""}, lambda: measure(setup, name))]
+    available = setup.why_not(contenders.ImplicitMF.name) is None
+    return [Measurement({**arguments, "peers": "implicit" if available else ""}, lambda: measure(setup, name))]
 
 
-def measure(setup: Setup, name: str) -> dict[str, Any]:
-    """Both in turn; and how many of the ids are the same."""
+def measure(setup: SpeedSetup, name: str) -> dict[str, Any]:
+    """Alternating runs of both; and the share of equal ids."""
     folder = setup.folder / "topn"
     folder.mkdir(exist_ok=True)
     arguments = {"pairs": setup.matrix(name), "factors": setup.sizes.top_factors, "threads": setup.threads, "vectors": str(folder)}
-    absent = {} if (why := setup.without(contenders.Implicit.name)) is None else {IMPLICIT: why}
+    missing = {} if (why := setup.why_not(contenders.ImplicitMF.name)) is None else {IMPLICIT: why}
     with ExitStack() as stack:
-        ours = stack.enter_context(Remote("speed.topn:Ours", **arguments))  # first: it writes the vectors
-        remotes: dict[str, Remote] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
-        if not absent:
+        # Before implicit, which reads the vectors.
+        ours = stack.enter_context(WorkerProcess("speed.topn:EveryPairTopN", **arguments))
+        workers: dict[str, WorkerProcess] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
+        if not missing:
             try:
-                remotes = {IMPLICIT: stack.enter_context(Remote("speed.topn:Implicit", 1, **arguments)), **remotes}
-            except AbsentError as error:
-                absent[IMPLICIT] = str(error)
+                workers = {IMPLICIT: stack.enter_context(WorkerProcess("speed.topn:ImplicitTopN", 1, **arguments)), **workers}
+            except MissingLibraryError as error:
+                missing[IMPLICIT] = str(error)
         for kind in (IMPLICIT, ARRAYS):
-            if kind in remotes:
-                remotes[kind].call("run", kind=kind, keep=str(folder / f"{kind}.npy"))
-        runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in remotes}
+            if kind in workers:
+                workers[kind].call("run", kind=kind, keep=str(folder / f"{kind}.npy"))
+        runs: dict[str, list[dict[str, Any]]] = {kind: [] for kind in workers}
         for _ in range(setup.sizes.repeats):
-            for kind, remote in remotes.items():
-                runs[kind].append(remote.call("run", kind=kind))
+            for kind, worker in workers.items():
+                runs[kind].append(worker.call("run", kind=kind))
     return {
         "seconds": {kind: [run["seconds"] for run in own] for kind, own in runs.items()},
         "memory": {kind: max(run["memory"] for run in own) for kind, own in runs.items()},
-        "same": _same(folder) if IMPLICIT in runs else None,
-        "left_out": absent,
+        "same": _share_of_equal_ids(folder) if IMPLICIT in runs else None,
+        "left_out": missing,
     }
 
 
-def _same(folder: Path) -> float:
-    """The share of ids that both have at the same place."""
+def _share_of_equal_ids(folder: Path) -> float:
+    """The share of equal ids at the same rank."""
     return float(np.mean(np.load(folder / f"{IMPLICIT}.npy") == np.load(folder / f"{ARRAYS}.npy")))
 
 
-def part(entries: list[dict[str, Any]]) -> Part:
-    """Seconds, and how many times as fast."""
-    told = Part("Recommending to everyone")
-    told.say(
-        f"The best {BEST} items of every user, exact, without those of the training data. Both libraries search among the same",
-        "vectors: those of MF after 8 epochs, with L2 by frequency.",
+def summarize(entries: list[dict[str, Any]]) -> ReportSection:
+    """Seconds and memory of each call, and the speed-up over implicit."""
+    section = ReportSection("Recommending to everyone")
+    section.add_paragraph(
+        f"The exact top {BEST} of every user, without the items of the training data. Both libraries use the same vectors: those",
+        "of MF after 8 epochs, with L2 proportional to frequency.",
     )
-    for entry in numbered(entries, "data", "factors"):
+    for entry in sorted_by(entries, "data", "factors"):
         arguments, found = entry["arguments"], entry["result"]
-        told.say(f"{arguments['data']}, k = {arguments['factors']}, {arguments['threads']} threads:")
+        section.add_paragraph(f"{arguments['data']}, k = {arguments['factors']}, {arguments['threads']} threads:")
         theirs = statistics.median(found["seconds"][IMPLICIT]) if IMPLICIT in found["seconds"] else None
         rows = []
         for kind, seconds in found["seconds"].items():
             faster = "-" if theirs is None else f"{theirs / statistics.median(seconds):.2f}"
-            rows.append([kind, spread(seconds), faster, megabytes(found["memory"][kind])])
-        told.table(["call", "seconds", "times as fast as implicit's", "memory on top"], rows)
+            rows.append([kind, median_and_range(seconds), faster, megabytes(found["memory"][kind])])
+        section.add_table(["call", "seconds", "times as fast as implicit's", "added memory"], rows)
         if theirs is not None:
-            told.say(f"{100 * found['same']:.2f} % of the ids are implicit's, at the same place.")
+            section.add_paragraph(f"{100 * found['same']:.2f} % of the ids are implicit's, at the same rank.")
             times = theirs / statistics.median(found["seconds"][ARRAYS])
-            what = f"the best {BEST} for all users, times as fast as implicit"
-            told.aim(what, f"at least {TARGET:g}", figure(times), times >= TARGET)
+            quantity = f"the best {BEST} for all users, times as fast as implicit"
+            section.add_target(quantity, f"at least {TARGET:g}", three_digits(times), times >= TARGET)
         for kind, why in found["left_out"].items():
-            told.say(f"Left out: {kind}: {why}.")
-    return told
+            section.add_paragraph(f"Left out: {kind}: {why}.")
+    return section

@@ -1,4 +1,4 @@
-"""Towers whose derivatives are found for you, by JAX: ``pip install "everypair[jax]"``."""
+"""Towers that are given by a formula and differentiated by JAX: ``pip install "everypair[jax]"``."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from everypair.towers.smooth import Arrays, Coordinates, Derivatives, Smooth
 
 
 class Differentiable(Smooth):
-    """A :class:`~everypair.towers.Smooth` tower given by its formula alone.
+    """A :class:`~everypair.towers.Smooth` tower that is given by its formula alone.
 
-    Write ``n_dims``, ``start``, ``coordinates``, and :meth:`formula` in place of ``phi`` and ``derivatives``. The derivatives come
-    from forward differentiation, once for the first and twice for the second, compiled; every step is taken as for a formula that
-    is not linear, and halved if need be.
+    Define ``n_dims``, ``start``, ``coordinates``, and :meth:`formula` instead of ``phi`` and ``derivatives``. First and second
+    derivatives come from compiled forward differentiation. Steps are those of a nonlinear formula: halved until the loss falls.
 
     Examples
     --------
-    The influence of the past fades at a speed that is learned:
+    The influence of a gap in time fades at a speed that is learned:
 
     >>> import jax.numpy as jnp, numpy as np, everypair as ep
     >>> from everypair.jax import Differentiable
@@ -45,14 +44,14 @@ class Differentiable(Smooth):
 
     @abstractmethod
     def formula(self, p: dict[str, Any], rows: Rows) -> Any:
-        """The vectors of rows (n x K), in terms of ``jax.numpy``; ``p`` holds JAX arrays."""
+        """The vectors of rows (n x K), computed with ``jax.numpy``; ``p`` holds JAX arrays."""
 
     def build(self, site: BindContext) -> None:
-        self._compiled: dict[str, Callable[..., Any]] = {}  # for the rows of the fit, by parameter
+        self._compiled: dict[str, Callable[..., Any]] = {}  # functions for the rows of the fit, by parameter; "" is the formula
         super().build(site)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_compiled": {}}  # compiled functions cannot be copied or sent
+        return {**vars(self), "_compiled": {}}  # compiled functions cannot be pickled
 
     def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
         with jax.enable_x64(True):
@@ -64,7 +63,7 @@ class Differentiable(Smooth):
 
     def derivatives(self, p: Arrays, rows: Rows, at: Coordinates) -> Derivatives:
         entries = np.zeros_like(p[at.name])
-        entries[at.index] = 1.0  # no row depends on two of them, so all may move at once
+        entries[at.index] = 1.0  # no row depends on two of them: one direction gives all derivatives
         with jax.enable_x64(True):
             if at.name not in self._compiled:
                 self._compiled[at.name] = jax.jit(self._along(at.name))
@@ -72,7 +71,7 @@ class Differentiable(Smooth):
             return Derivatives(np.array(first), np.array(second))
 
     def _along(self, name: str) -> Callable[..., Any]:
-        """First and second derivative along a direction of one parameter."""
+        """A function for the first and second derivative along a direction of one parameter."""
 
         def both(arrays: dict[str, Any], entries: Any) -> tuple[Any, Any]:
             def first(value: Any) -> Any:

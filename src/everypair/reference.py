@@ -1,9 +1,9 @@
-r"""The conventional way, over all |C||I| pairs: slow, plain, and what the fast way must agree with.
+r"""Reference implementations over all |C||I| pairs: slow and simple, for tests of the fast ones.
 
-:func:`objective` evaluates the loss pair by pair. :func:`coordinate_descent` is the algorithm of Section 3.2 of the paper on the
+:func:`objective` sums the loss over every pair. :func:`coordinate_descent` is the algorithm of Section 3.2 of the paper on the
 implicit data of Section 3.3, one parameter at a time, for any model that is linear in each of its parameters.
 
-Models are given as functions from parameters (a dict by letter) to the matrix of scores; those of the paper are here.
+A model is a function from parameters (arrays by name) to the matrix of scores. The models of the paper are defined here.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ def objective(
     parameters: Parameters | None = None,
     penalties: Penalties | None = None,
 ) -> ObjectiveValue:
-    """The loss of Section 3.3 and its parts, summed over every pair."""
+    """The loss of Section 3.3 and its terms, summed over every pair."""
     alpha, b, unobserved = dense(feedback)
     explicit = float(np.sum(alpha * scores**2 - 2 * b * scores)) + feedback.constant
     implicit = alpha0 * float(np.sum(unobserved * scores**2))
     l2 = 0.0
-    for letter, penalty in (penalties or {}).items():
-        l2 += float(np.sum(penalty * np.asarray((parameters or {})[letter], float) ** 2))
+    for name, penalty in (penalties or {}).items():
+        l2 += float(np.sum(penalty * np.asarray((parameters or {})[name], float) ** 2))
     return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
 
@@ -105,28 +105,28 @@ def coordinate_descent(
     r"""One pass of conventional coordinate descent over the listed parameters, in order.
 
     For each parameter, the first and second derivative of the loss over all pairs (Section 3.2), then
-    :math:`\theta \leftarrow \theta - \eta L' / L''`. The derivative of the scores is their difference at 1 and at 0: the model is
-    linear in each parameter.
+    :math:`\theta \leftarrow \theta - \eta L' / L''`. The derivative of the scores is their difference between 1 and 0, since the
+    model is linear in each parameter.
     """
-    p = {letter: np.array(value, float) for letter, value in parameters.items()}
+    p = {name: np.array(value, float) for name, value in parameters.items()}
     alpha, b, unobserved = dense(feedback)
     weight = alpha + alpha0 * unobserved
-    for letter, index in order:
-        theta = p[letter][index]
-        penalty = np.broadcast_to(penalties[letter], p[letter].shape)[index]
+    for name, index in order:
+        theta = p[name][index]
+        penalty = np.broadcast_to(penalties[name], p[name].shape)[index]
         residual = weight * score(p) - b
-        p[letter][index] = 1.0
+        p[name][index] = 1.0
         derivative = score(p)
-        p[letter][index] = 0.0
+        p[name][index] = 0.0
         derivative = derivative - score(p)
         first = np.sum(residual * derivative) + penalty * theta
         second = np.sum(weight * derivative**2) + penalty
-        p[letter][index] = theta - step_size * first / second if second > 0 else 0.0
+        p[name][index] = theta - step_size * first / second if second > 0 else 0.0
     return p
 
 
 def dense(feedback: Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """``alpha``, ``alpha y`` and the unobserved part of ``m_c n_i``, for every pair."""
+    """Matrices of ``alpha``, ``alpha y`` and the weights ``m_c n_i`` of unobserved pairs."""
     m, n = feedback.weights()
     alpha, b = np.zeros(feedback.shape), np.zeros(feedback.shape)
     unobserved = np.outer(m, n).astype(float)

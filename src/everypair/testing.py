@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from everypair.columns.table import Rows, as_rows
+from everypair.columns.table import Levels, Rows, as_rows
+from everypair.engine.blocks import CORE, PRODUCT, SUM, CoreBlock, FieldBlock, LevelBlock
 from everypair.engine.cpu import CpuEngine
 from everypair.engine.feedback import Feedback
 from everypair.engine.solver import ICD
@@ -37,6 +38,7 @@ def check_tower(
     - the vectors of some rows are the same as among all rows, and contributions add up to their products with a vector;
     - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with differences, and every parameter is stepped on;
     - the Gram agrees with a sum over rows, and a rotation, where offered, does what it says;
+    - vectors move with the parameters as the described blocks say, where there is a description;
     - no step raises the objective, evaluated over every pair; the view is told of every move; in the end no parameter has
       anything left to gain; held parameters stay;
     - the bits are the same on any number of threads;
@@ -78,7 +80,7 @@ class _Check:
         if side == "item":
             cells = cells[:, ::-1]
         shape = (self.n, N_OTHER) if side == "context" else (N_OTHER, self.n)
-        weight = None if tower.complete else random.uniform(0.5, 1.5, shape[0])
+        weight = None if getattr(tower, "combinations", None) == "all" else random.uniform(0.5, 1.5, shape[0])
         self.y, self.alpha = random.uniform(0.5, 1.5, len(cells)), random.uniform(0.1, 3.0, len(cells))
         self.cells = cells
         self.feedback = Feedback(
@@ -96,6 +98,7 @@ class _Check:
             self.derivatives()
         self.gram()
         self.rotation()
+        self.blocks()
         self.steps(ALPHA0)
         self.steps(0.0)
         self.convergence()
@@ -121,7 +124,7 @@ class _Check:
         c, i = self.cells.T
         scores = np.einsum("pf,pf->p", phi[c], psi[i])
         m, n = self.feedback.weights()
-        if solver.towers["context"].complete:
+        if solver.towers["context"].capabilities.all_combinations:
             m, phi = np.ones(1), _all_combinations(solver.towers["context"])
         everything = float(np.sum(np.square(phi @ psi.T) * np.broadcast_to(m, len(phi))[:, None] * n))
         observed = np.broadcast_to(m, self.feedback.n_contexts)[c] * n[i]
@@ -259,8 +262,8 @@ class _Check:
 
     def gram(self) -> None:
         tower = self.solver().towers[self.side]
-        weight = 1.0 if tower.complete else self.random.uniform(0.5, 1.5, self.n)
-        phi = _all_combinations(tower) if tower.complete else tower.vectors().rows
+        weight = 1.0 if tower.capabilities.all_combinations else self.random.uniform(0.5, 1.5, self.n)
+        phi = _all_combinations(tower) if tower.capabilities.all_combinations else tower.vectors().rows
         expected = (phi * np.reshape(weight, (-1, 1))).T @ phi
         vectors = tower.vectors()
         self.same("gram", tower.gram(vectors, weight, SERIAL), expected, lambda f, g: f"J[{f}, {g}]")
@@ -268,7 +271,7 @@ class _Check:
 
     def rotation(self) -> None:
         tower = self.solver().towers[self.side]
-        for a, b in tower.turns:
+        for a, b in tower.capabilities.rotations:
             Q = np.linalg.qr(self.random.normal(size=(b - a, b - a)))[0]
             expected, l2 = tower.vectors().rows.copy(), tower.l2()
             expected[:, a:b] = expected[:, a:b] @ Q
@@ -276,6 +279,27 @@ class _Check:
             self.same("rotate", tower.vectors().rows, expected, lambda c, f: f"phi[{c}, {f}]")
             if abs(tower.l2() - l2) > 1e-9 * max(1.0, l2):
                 self.fail("rotate", f"L2 was {l2:.6g} before turning dimensions {a} to {b - 1}, and {tower.l2():.6g} after.")
+
+    def blocks(self) -> None:
+        """Moving a level's vector, or a feature's weights, moves phi as the description of its block says."""
+        tower = self.solver().towers[self.side]
+        for block in tower.describe_blocks() or ():
+            before = tower.vectors().rows.copy()
+            table = block.parameter.by_row
+            if isinstance(block, CoreBlock):
+                delta = self.random.normal(size=table.shape)
+                expected = before.copy()
+                expected[:, block.dimension : block.dimension + table.shape[-1]] += _contracted(block.modes, delta)
+                table += delta
+            else:
+                row = int(self.random.integers(self.n))
+                level, x = _level_of(block, row)
+                if level is None:
+                    continue
+                delta = self.random.normal(size=table[block.start + level].shape)
+                expected = _moved(block, before, level, x, delta)
+                table[block.start + level] += delta
+            self.same(f"describe_blocks: {type(block).__name__}", tower.vectors().rows, expected, lambda c, f: f"phi[{c}, {f}]")
 
     def steps(self, alpha0: float) -> None:
         """Block by block, then sweep by sweep."""
@@ -396,3 +420,49 @@ def _all_combinations(tower: Tower) -> np.ndarray:
     grid = np.indices([column.n for column in levels.values()]).reshape(len(levels), -1)
     columns = {name: column.of(codes) for (name, column), codes in zip(levels.items(), grid, strict=True)}
     return tower.evaluate(Rows("context", grid.shape[1], columns, index=None), SERIAL).rows
+
+
+def _level_of(block: LevelBlock | FieldBlock, row: int) -> tuple[int | None, np.ndarray]:
+    """A level (or feature) of a row, None if it has none; and the value that every row has for it."""
+    if isinstance(block, FieldBlock):
+        X = np.stack([block.field.multiply(column, SERIAL) for column in np.eye(block.field.shape[1])], axis=1)
+        there = np.flatnonzero(X[row])
+        return (int(there[0]), X[:, there[0]]) if len(there) else (None, X[:, 0])
+    if block.levels is None:
+        return row, np.eye(1, len(block.parameter.by_row), row)[0]
+    codes = block.levels.codes.astype(np.int64)
+    size = block.levels.n if isinstance(block.levels, Levels) else block.levels.shape[1]
+    level = int(codes[row])
+    return (level if 0 <= level < size else None), (codes == level).astype(float)
+
+
+def _moved(block: LevelBlock | FieldBlock, phi: np.ndarray, level: int, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """phi after the level's vector moved by ``delta``, by the rule of its partner."""
+    moved, width = phi.copy(), np.size(delta)
+    dims = slice(block.dimension, block.dimension + width)
+    if block.partner == PRODUCT:
+        assert isinstance(block, LevelBlock)
+        v = np.prod([table[codes] for table, codes in (mode(SERIAL) for mode in block.modes)], axis=0)
+        moved[:, dims] += x[:, None] * v * delta
+    elif block.partner == CORE:
+        assert isinstance(block, LevelBlock)
+        assert block.core is not None
+        own = np.moveaxis(block.core(), -2, 0)  # own dimensions first
+        move = _contracted(block.modes, np.tensordot(delta, own, 1))
+        moved[:, block.dimension : block.dimension + move.shape[1]] += x[:, None] * move
+    else:
+        moved[:, dims] += x[:, None] * np.reshape(delta, -1)
+    if block.partner == SUM:
+        assert block.bias is not None
+        others = phi[:, dims] - x[:, None] * block.parameter.by_row[block.start + level]
+        moved[:, block.bias] += x * (others @ delta)
+    return moved
+
+
+def _contracted(modes: Sequence[Any], tensor: np.ndarray) -> np.ndarray:
+    """``sum tensor[f2, f3, ..., f] v_f2 v_f3 ...`` for each row."""
+    out = tensor
+    for j, (table, codes) in enumerate(mode(SERIAL) for mode in modes):
+        v = table[codes]
+        out = np.einsum("ca,a...->c...", v, out) if j == 0 else np.einsum("ca,ca...->c...", v, out)
+    return np.atleast_2d(out)

@@ -1,4 +1,4 @@
-"""Published results: problems as they are described, settings that no test part has seen, and a report that goes on."""
+"""The benchmark of quality: tasks follow their protocols, settings never see the test part, and stored results are not repeated."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 import everypair as ep
-from benchmarks.quality import problems, results, rows, told
-from benchmarks.quality.contenders import make
-from benchmarks.quality.rows import Contender, Row
-from everypair.cli.shell import main
+from benchmarks.__main__ import main
+from benchmarks.quality import datasets, plan, report, tasks
+from benchmarks.quality.datasets import DatasetSpec, ModelSpec
+from benchmarks.quality.recommenders import build
 from everypair.evaluation import given as given_split
 
-from remotes import Local
+from remotes import LocalWorker
 
 
 def write(path: Path, **columns: Any) -> None:
@@ -53,9 +53,9 @@ def context_folder(folder: Path, again: bool) -> None:
     user, item = np.divmod(random.permutation(20 * 15)[:240], 15)
     if again:
         user[200:], item[200:] = user[:40], item[:40]
-    told = {"user": user, "daytime": random.integers(0, 3, 240), "item": item, "cost": item % 2, "age": user % 3}
+    columns = {"user": user, "daytime": random.integers(0, 3, 240), "item": item, "cost": item % 2, "age": user % 3}
     for name, at in (("train", slice(0, 200)), ("test", slice(200, 240))):
-        write(folder / f"{name}.parquet", **{key: values[at] for key, values in told.items()})
+        write(folder / f"{name}.parquet", **{key: values[at] for key, values in columns.items()})
 
 
 def tag_folder(folder: Path) -> None:
@@ -67,7 +67,7 @@ def tag_folder(folder: Path) -> None:
 
 def test_known_at_the_test_is_what_was_tuned_on_and_never_trained_on(tmp_path: Path) -> None:
     sequence_folder(tmp_path)
-    tuning, final, exclude_seen = problems.sequences(tmp_path, 0)
+    tuning, final, exclude_seen = tasks.sequences(tmp_path, 0)
     assert tuning is final
     assert exclude_seen
     assert len(final.train) == 30 * 7
@@ -78,7 +78,7 @@ def test_known_at_the_test_is_what_was_tuned_on_and_never_trained_on(tmp_path: P
 @pytest.mark.parametrize("again", [True, False])
 def test_events_with_features_of_their_own(tmp_path: Path, again: bool) -> None:
     context_folder(tmp_path, again)
-    tuning, final, exclude_seen = problems.contexts(tmp_path, 0)
+    tuning, final, exclude_seen = tasks.contexts(tmp_path, 0)
     assert exclude_seen is not again
     assert len(final.train) == 200
     assert len(final.test) == 40
@@ -100,7 +100,7 @@ def test_events_with_features_of_their_own(tmp_path: Path, again: bool) -> None:
 
 def test_acts_of_tagging_are_held_out_whole(tmp_path: Path) -> None:
     tag_folder(tmp_path)
-    tuning, final, exclude_seen = problems.acts(tmp_path, 0)
+    tuning, final, exclude_seen = tasks.acts(tmp_path, 0)
     assert not exclude_seen
     table = pq.read_table(tmp_path / "tags.parquet").select(["user", "item", "tag"]).to_pylist()
     there = {(row["user"], row["item"], row["tag"]) for row in table}
@@ -125,7 +125,7 @@ def test_acts_of_tagging_are_held_out_whole(tmp_path: Path) -> None:
     assert trained(tuning) | tune == trained(final)
     acts = [{triple[:2] for triple in part} for part in (trained(tuning), tune, test)]
     assert sum(map(len, acts)) == len(set.union(*acts))
-    assert asked(problems.acts(tmp_path, 7).final.test, final.train) == test  # whatever is tuned on
+    assert asked(tasks.acts(tmp_path, 7).final.test, final.train) == test  # whatever is tuned on
 
 
 def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
     split_folder(tmp_path)
     split = given_split(tmp_path / "train.parquet", tmp_path / "test.parquet", tune_share=0.0)
     table = pq.read_table(tmp_path / "test_negatives.parquet")
-    lists = problems.given_negatives(split.train, split.test, tmp_path / "test_negatives.parquet")
+    lists = tasks.given_negatives(split.train, split.test, tmp_path / "test_negatives.parquet")
     negatives = {(u, i) for u, i in zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True)}
     for q, user in enumerate(split.test.user):
         own = split.test.relevant[split.test.bounds[q] : split.test.bounds[q + 1]]
@@ -142,7 +142,7 @@ def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
             split.train.items[c] for c in range(split.train.n_items)
         }
         assert found == expected | {split.train.items[code] for code in own}
-    alike = problems.like_the_test(split.train, split.test, 5, 0)
+    alike = tasks.with_random_negatives(split.train, split.test, 5, 0)
     assert alike.candidates is not None
     assert np.all(np.diff(alike.bounds) == 1)
     for q, user in enumerate(alike.user):
@@ -156,49 +156,49 @@ def test_ranked_against_the_given_negatives(tmp_path: Path) -> None:
 
 
 def test_settings_make_a_recommender() -> None:
-    told = {"model": "MFSI", "context": ["user", "previous:back=2", "history"], "factors": 3, "last": 7, "fade": 0.25}
-    made = make({**told, "item": ["item", "attributes:cost,kind=category"]})
+    settings = {"model": "MFSI", "context": ["user", "previous:back=2", "history"], "factors": 3, "last": 7, "fade": 0.25}
+    made = build({**settings, "item": ["item", "attributes:cost,kind=category"]})
     assert made.context == [ep.UserId(), ep.Previous(2), ep.History(last=7, decay=0.75)]
     assert made.item == [ep.ItemId(), ep.Attributes("cost", kind="category")]
     assert made.model.get_params()["factors"] == 3
-    assert isinstance(make({"model": "Popularity", "context": ["user"], "epochs": 3}).model, ep.Popularity)
-    assert make({"model": "MFSI", "context": ["history"]}).context == [ep.History()]
-    pitf = make({"model": "PITF", "context": ["user", "attributes:movie,kind=category"], "factors": 3, "epochs": 2}).model
+    assert isinstance(build({"model": "Popularity", "context": ["user"], "epochs": 3}).model, ep.Popularity)
+    assert build({"model": "MFSI", "context": ["history"]}).context == [ep.History()]
+    pitf = build({"model": "PITF", "context": ["user", "attributes:movie,kind=category"], "factors": 3, "epochs": 2}).model
     assert isinstance(pitf, ep.Separable)
     assert pitf.epochs == 2
 
 
 FOLDERS = {
-    problems.sequences: sequence_folder,
-    problems.contexts: lambda folder: context_folder(folder, True),
-    problems.acts: tag_folder,
+    tasks.sequences: sequence_folder,
+    tasks.contexts: lambda folder: context_folder(folder, True),
+    tasks.acts: tag_folder,
 }
 
 
-def small(row: Row) -> Row:
-    """The row with few dimensions, epochs and variants."""
+def small(spec: DatasetSpec) -> DatasetSpec:
+    """The specification with few dimensions, epochs and variants."""
 
-    def fewer(contender: Contender) -> Contender:
+    def fewer(model: ModelSpec) -> ModelSpec:
         context = [
-            text.replace("daytime,weekday,isweekend,homework,weather,country,city", "daytime")
-            for text in contender.settings["context"]
+            text.replace("daytime,weekday,isweekend,homework,weather,country,city", "daytime") for text in model.settings["context"]
         ]
         context = [text.replace("gender,age,occupation", "age") for text in context]
-        item = [text.replace("genre", "cost") for text in contender.settings.get("item", ["item"])]
-        settings = {**contender.settings, "context": context, "item": item}
-        return contender._replace(settings={**settings, "factors": 2} if contender.space else settings)
+        item = [text.replace("genre", "cost") for text in model.settings.get("item", ["item"])]
+        settings = {**model.settings, "context": context, "item": item}
+        return model._replace(settings={**settings, "factors": 2} if model.space else settings)
 
-    variants = {name: variant._replace(changes={**variant.changes, "factors": 2}) for name, variant in row.variants.items()}
-    return row._replace(contenders=tuple(map(fewer, row.contenders)), variants=variants, epochs=2)
+    variants = {name: variant._replace(changes={**variant.changes, "factors": 2}) for name, variant in spec.variants.items()}
+    return spec._replace(models=tuple(map(fewer, spec.models)), variants=variants, epochs=2)
 
 
 @pytest.fixture
-def small_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data for all rows, and everything in this process."""
-    monkeypatch.setattr(rows, "ROWS", [small(row) for row in rows.ROWS])
-    monkeypatch.setattr(results, "Remote", Local)
-    for row in rows.ROWS:
-        FOLDERS.get(row.read, split_folder)(tmp_path / row.name)
+def small_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data for all data sets, and all workers in this process."""
+    monkeypatch.setattr(datasets, "DATASETS", [small(spec) for spec in datasets.DATASETS])
+    monkeypatch.setattr(datasets, "STRUCTURE", (*datasets.STRUCTURE, "factors"))  # few dimensions for untuned models, too
+    monkeypatch.setattr(plan, "WorkerProcess", LocalWorker)
+    for spec in datasets.DATASETS:
+        FOLDERS.get(spec.read, split_folder)(tmp_path / spec.name)
     return tmp_path
 
 
@@ -206,60 +206,72 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(main, list(arguments))
 
 
+def first_of_each_variant(specs: list[DatasetSpec]) -> list[DatasetSpec]:
+    """The data sets without variants that an earlier one has."""
+    seen: set[str] = set()
+    found = []
+    for spec in specs:
+        found.append(spec._replace(variants={name: v for name, v in spec.variants.items() if name not in seen}))
+        seen.update(spec.variants)
+    return found
+
+
 @pytest.mark.full
-def test_all_rows(small_rows: Path) -> None:
-    out = small_rows / "out" / "benchmarks.md"
-    done = run("benchmark", "quality", "--data", str(small_rows), "--trials", "1", "--seeds", "2", "--out", str(out))
+def test_all_datasets(small_datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "DATASETS", first_of_each_variant(datasets.DATASETS))
+    out = small_datasets / "out" / "benchmarks.md"
+    done = run("quality", "--data", str(small_datasets), "--trials", "1", "--seeds", "1", "--out", str(out))
     assert done.exit_code == 0, done.output
     page = out.read_text()
-    for row in rows.ROWS:
-        assert f"### {row.name}" in page
-        for name, figures in row.published.items():
+    for spec in datasets.DATASETS:
+        assert f"### {spec.name}" in page
+        for name, figures in spec.published.items():
             assert name in done.stdout
             assert f"{next(x for x in figures if x is not None):.4f}" in done.stdout
-        for contender in row.contenders:
-            assert f"| **{contender.name}** |" in page
-            own = page.split(f"### {row.name}\n")[1].split("\n### ")[0]
-            expected = {told.untuned(other) for other in row.contenders if other.untuned}
-            assert (f"| **{told.untuned(contender)}** |" in own) == (told.untuned(contender) in expected)
-        for variant in row.variants:
+        for model in spec.models:
+            assert f"| **{model.name}** |" in page
+            own = page.split(f"### {spec.name}\n")[1].split("\n### ")[0]
+            expected = {report.untuned(other) for other in spec.models if other.untuned}
+            assert (f"| **{report.untuned(model)}** |" in own) == (report.untuned(model) in expected)
+        for variant in spec.variants:
             assert f"| {variant} |" in page
-        for metric in row.aims:
-            assert f"| {row.name}: {metric} |" in page
-        assert (out.with_suffix("") / f"quality-{row.name}.svg").exists()
+        for metric in spec.targets:
+            assert f"| {spec.name}: {metric} |" in page
+        assert (out.with_suffix("") / f"quality-{spec.name}.svg").exists()
 
 
-def test_what_is_there_is_not_measured_again(small_rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_results_are_not_measured_again(small_datasets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    class Counting(Local):
+    class Counting(LocalWorker):
         def call(self, method: str, **arguments: Any) -> Any:
             asked.append(method)
             return super().call(method, **arguments)
 
-    monkeypatch.setattr(results, "Remote", Counting)
-    out = small_rows / "benchmarks.md"
-    command = ["benchmark", "quality", "--data", str(small_rows), "--rows", "s3rec-beauty", "--trials", "1", "--out", str(out)]
+    monkeypatch.setattr(plan, "WorkerProcess", Counting)
+    out = small_datasets / "benchmarks.md"
+    command = ["quality", "--data", str(small_datasets), "--rows", "s3rec-beauty", "--trials", "1", "--out", str(out)]
     assert run(*command, "--seeds", "2").exit_code == 0
-    (row,) = (row for row in rows.ROWS if row.name == "s3rec-beauty")
-    assert asked.count("tune") == len(row.contenders) + sum(bool(variant.space) for variant in row.variants.values())
-    assert asked.count("fit") == len(row.contenders) * (2 + 1) + len(row.variants)
+    (spec,) = (spec for spec in datasets.DATASETS if spec.name == "s3rec-beauty")
+    assert asked.count("tune") == len(spec.models) + sum(bool(variant.space) for variant in spec.variants.values())
+    assert asked.count("fit") == len(spec.models) * (2 + 1) + len(spec.variants)
     page = out.read_text()
     asked.clear()
-    told = run(*command, "--seeds", "1", "--json")
-    assert asked == ["fit"] * len(row.contenders)  # from one seed
+    done = run(*command, "--seeds", "1", "--json")
+    assert asked == ["fit"] * len(spec.models)  # from one seed
     assert out.read_text().count("| **previous + history") == page.count("| **previous + history") == 2
-    kept = json.loads(told.stdout)["results"]
+    kept = json.loads(done.stdout)["results"]
     tuned, *_ = (entry["result"]["settings"] for entry in kept if entry["arguments"]["what"] == "tuned")
     (less,) = (e["result"]["settings"] for e in kept if e["arguments"].get("variant") == "unobserved pairs weigh a tenth")
     assert less == {**tuned, "unobserved_weight": 0.1 * tuned["unobserved_weight"], "factors": 2}
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("netflix", "there is no row 'netflix'"), ("s3rec-beauty", "has no s3rec-beauty/interactions.parquet")]
+    ("name", "message"),
+    [("netflix", "there is no data set 'netflix'"), ("s3rec-beauty", "has no s3rec-beauty/interactions.parquet")],
 )
-def test_rows_that_are_not_there(tmp_path: Path, name: str, message: str) -> None:
-    done = run("benchmark", "quality", "--data", str(tmp_path), "--rows", name, "--out", str(tmp_path / "b.md"))
+def test_datasets_that_are_not_available(tmp_path: Path, name: str, message: str) -> None:
+    done = run("quality", "--data", str(tmp_path), "--rows", name, "--out", str(tmp_path / "b.md"))
     assert done.exit_code != 0
     assert message in done.output
     assert not (tmp_path / "b.md").exists()
@@ -267,11 +279,11 @@ def test_rows_that_are_not_there(tmp_path: Path, name: str, message: str) -> Non
 
 @pytest.mark.full
 @pytest.mark.skipif("EVERYPAIR_DATA" not in os.environ, reason="EVERYPAIR_DATA does not name a folder of published data")
-def test_a_published_row() -> None:
+def test_a_published_dataset() -> None:
     """With the settings that tuning found (see docs/log.md): above the NDCG@20 of ENMF."""
     data = Path(os.environ["EVERYPAIR_DATA"])
-    row = rows.choose(data, ["lcfn-movielens-1m"])[0]
-    split = given_split(data / row.name / "train.parquet", data / row.name / "test.parquet", tune_share=0.0)
+    spec = datasets.choose(data, ["lcfn-movielens-1m"])[0]
+    split = given_split(data / spec.name / "train.parquet", data / spec.name / "test.parquet", tune_share=0.0)
     model = ep.MF(128, unobserved_weight=0.162, regularization=0.0122, popularity_exponent=0.0, epochs=16)
     found = ep.evaluation.evaluate(ep.Recommender(model).fit(split.train), split.test, ("ndcg@20",))
-    assert found["ndcg@20"] > row.aims["ndcg@20"]
+    assert found["ndcg@20"] > spec.targets["ndcg@20"]

@@ -1,7 +1,8 @@
-"""The benchmark of speed: everyone minimises the same loss, results are kept and told, and what is absent is said to be."""
+"""The benchmark of speed: all contenders minimise the same loss, results are stored and reported, missing libraries are named."""
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import mmap
@@ -19,20 +20,22 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.harness import machine, part, pictures, process, run, store
+from benchmarks import report
+from benchmarks.__main__ import main
+from benchmarks.commands import speed as command
+from benchmarks.harness import charts, process, section, store, system
 from benchmarks.harness.clock import Clock, per_epoch
-from benchmarks.harness.process import AbsentError, Remote
-from benchmarks.speed import contenders, data, features, growth, memory, mf, sections, startup, tensors, threads, topn
-from benchmarks.speed.loss import Loss
-from benchmarks.speed.setup import QUICK, Setup
-from everypair.cli import benchmark
-from everypair.cli.shell import main
-from everypair.reproduce import cost
+from benchmarks.harness.process import MissingLibraryError, WorkerProcess
+from benchmarks.harness.run import run
+from benchmarks.speed import contenders, cost, data, features, memory, mf, sections, startup, tensors, threads, topn
+from benchmarks.speed.loss import SharedLoss
+from benchmarks.speed.setup import QUICK, SpeedSetup
+from everypair.reproduce import cost as reproduced_cost
 
-from remotes import Local, through_json
+from remotes import LocalWorker, through_json
 
 TINY = QUICK._replace(
-    shape=data.Shape(60, 40, 400),
+    shape=data.PairCounts(60, 40, 400),
     factors=(2,),
     epochs=3,
     repeats=2,
@@ -42,7 +45,7 @@ TINY = QUICK._replace(
     tensor_factors=(2, 2),
     growth=(40, 30, 320),
     cost=(60, (60, 90), 100),
-    memory=data.Shape(50, 40, 300),
+    memory=data.PairCounts(50, 40, 300),
     memory_factors=2,
     top_factors=2,
 )
@@ -50,7 +53,7 @@ ABSENT = "not installed here"
 GENERATED = TINY.shape.name
 
 
-class Twin(contenders.EveryPair):
+class Twin(contenders.EveryPairMF):
     """A peer that is no faster."""
 
     name, settings = "twin", "the same"
@@ -74,26 +77,27 @@ class Gone(Twin):
         raise ImportError("a file of it is missing")
 
 
-def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> cost.Costs:
+def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> reproduced_cost.Costs:
     """As they might come out."""
-    problem = cost.Problem(events, 10, 8, events, 2 * events, events, 0)
-    found = [cost.Cost(name, problem.grown(events, n), 0.1, 0.001 * n) for name in cost.CONTEXTS for n in catalogue]
-    return cost.Costs(found, {}, [cost.Cost("P", problem.grown(1_000, 500), 1.0, 100.0, extrapolated=True)])
+    problem, names = reproduced_cost.ProblemSize(events, 10, 8, events, 2 * events, events, 0), reproduced_cost.CONTEXTS
+    found = [reproduced_cost.Cost(name, problem.grown(events, n), 0.1, 0.001 * n) for name in names for n in catalogue]
+    return reproduced_cost.Costs(found, {}, [reproduced_cost.Cost("P", problem.grown(1_000, 500), 1.0, 100.0, extrapolated=True)])
 
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in this process, no other library installed, and commands that take no time."""
-    for section in sections.SECTIONS.values():
-        if hasattr(section, "Remote"):
-            monkeypatch.setattr(section, "Remote", Local)
-    monkeypatch.setattr(contenders, "missing", lambda *names: ABSENT)
+    for module in sections.SECTIONS.values():
+        if hasattr(module, "WorkerProcess"):
+            monkeypatch.setattr(module, "WorkerProcess", LocalWorker)
+    monkeypatch.setattr(contenders, "why_missing", lambda *names: ABSENT)
     monkeypatch.setattr(startup, "_python", lambda code, given="": "[]" if "json.dumps" in code else "0.5")
     monkeypatch.setattr(startup, "_help", lambda: 0.2)
-    monkeypatch.setattr(cost, "compare", costs)
-    monkeypatch.setattr(data, "SMALL", data.Shape(20, 15, 60))
-    for section, name, value in ((growth, "FACTORS", 2), (topn, "BEST", 2), (features, "EPOCHS", 1), (features.Best, "EPOCHS", 1)):
-        monkeypatch.setattr(section, name, value)
+    monkeypatch.setattr(reproduced_cost, "compare", costs)
+    monkeypatch.setattr(data, "SMALL", data.PairCounts(20, 15, 60))
+    for module, name, value in ((cost, "FACTORS", 2), (topn, "BEST", 2), (features, "EPOCHS", 1)):
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(features.BestModelWorker, "EPOCHS", 1)
 
 
 @pytest.fixture
@@ -101,8 +105,8 @@ def peers(local: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two peers that are ourselves, and one that cannot be imported."""
     found = {peer.name: peer for peer in (Twin, Blind, Gone)}
     monkeypatch.setattr(contenders, "PEERS", found)
-    monkeypatch.setattr(contenders, "ALL", {contenders.OURS: contenders.EveryPair, **found})
-    monkeypatch.setattr(contenders, "missing", lambda *names: None)
+    monkeypatch.setattr(contenders, "ALL", {contenders.OURS: contenders.EveryPairMF, **found})
+    monkeypatch.setattr(contenders, "why_missing", lambda *names: None)
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 0.9), st.floats(0.01, 2.0))
@@ -112,12 +116,12 @@ def test_the_loss_is_that_of_all_pairs(seed: int, unobserved: float, strength: f
     y = sp.csr_matrix((random.random((5, 4)) < 0.4).astype(np.float32))
     observed, s = y.toarray() > 0, phi @ psi.T
     dense = np.where(observed, (s - 1) ** 2, unobserved * s**2).sum() + strength * (np.sum(phi**2) + np.sum(psi**2))
-    assert Loss(unobserved, strength).value(y, phi, psi) == pytest.approx(dense)
+    assert SharedLoss(unobserved, strength).value(y, phi, psi) == pytest.approx(dense)
 
 
 @given(st.integers(3, 80), st.integers(3, 60), st.integers(10, 900), st.integers(0, 5))
 def test_generated_pairs_are_each_there_once(users: int, items: int, pairs: int, seed: int) -> None:
-    shape = data.Shape(users, items, pairs)
+    shape = data.PairCounts(users, items, pairs)
     matrix = data.generate(shape, seed)
     assert matrix.shape == (users, items)
     assert matrix.has_canonical_format
@@ -129,7 +133,7 @@ def test_generated_pairs_are_each_there_once(users: int, items: int, pairs: int,
 
 
 def test_generated_pairs_do_not_depend_on_how_many_are_drawn_at_once_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    shape = data.Shape(2_000, 1_000, 30_000)
+    shape = data.PairCounts(2_000, 1_000, 30_000)
     whole = data.generate(shape)
     monkeypatch.setattr(data, "DRAWS", 700)
     parts = data.generate(shape)
@@ -150,37 +154,37 @@ def test_pairs_are_read_as_they_were_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", contenders.PEERS)
 def test_everyone_minimises_the_same_loss(name: str, tmp_path: Path) -> None:
     """With strong L2 there is one minimum: all come to it, and would not with other weights."""
-    if contenders.left_out(contenders.PEERS[name]) is not None:
+    if contenders.why_unavailable(contenders.PEERS[name]) is not None:
         pytest.skip("not installed")
-    loss, k = Loss(0.1, 2.0), 3
-    matrix = data.generate(data.Shape(300, 120, 4_000))
+    loss, k = SharedLoss(0.1, 2.0), 3
+    matrix = data.generate(data.PairCounts(300, 120, 4_000))
     data.write(matrix, tmp_path / "pairs")
 
     def ours(*changed: float) -> float:
-        return loss.value(matrix, *contenders.EveryPair(Loss(*changed), k, 1).fit(matrix, 80)[:2])
+        return loss.value(matrix, *contenders.EveryPairMF(SharedLoss(*changed), k, 1).fit(matrix, 80)[:2])
 
     least = ours(*loss)
     arguments = {"name": name, "pairs": str(tmp_path / "pairs"), "factors": k, "threads": 2, "loss": loss}
-    with Remote("speed.mf:Contestant", contenders.PEERS[name].blas, **arguments) as remote:
-        assert remote.call("run", epochs=80)["objective"] == pytest.approx(least, rel=1e-3)
+    with WorkerProcess("speed.mf:MFWorker", contenders.PEERS[name].blas, **arguments) as worker:
+        assert worker.call("run", epochs=80)["objective"] == pytest.approx(least, rel=1e-3)
     for unobserved, strength in ((0.1, 2.5), (0.1, 1.5), (0.12, 2.0), (0.08, 2.0)):
         assert ours(unobserved, strength) > least * (1 + 1e-3)
 
 
 @pytest.fixture
 def libraries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Libraries that only note what they are told."""
-    told: dict[str, Any] = {}
+    """Libraries that only record their arguments."""
+    given_arguments: dict[str, Any] = {}
     ends = np.ones((3, 2), np.float32), np.ones((4, 2), np.float32)
 
     class Als:
         def __init__(self, factors: int, **settings: Any) -> None:
-            told.update(settings, factors=factors)
+            given_arguments.update(settings, factors=factors)
             self.user_factors, self.item_factors = ends
 
         def fit(self, matrix: Any, show_progress: bool, callback: Any) -> None:
-            told["observed"] = matrix.data
-            for epoch in range(told["iterations"]):
+            given_arguments["observed"] = matrix.data
+            for epoch in range(given_arguments["iterations"]):
                 callback(epoch, 0.1, None)
 
         def recommend(self, users: Any, seen: Any, N: int, filter_already_liked_items: bool) -> tuple[Any, Any]:
@@ -188,7 +192,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     class Ials:
         def __init__(self, matrix: Any, **settings: Any) -> None:
-            told.update(settings, observed=matrix.data)
+            given_arguments.update(settings, observed=matrix.data)
             core = types.SimpleNamespace(user=ends[0], item=ends[1])
             self.trainer = types.SimpleNamespace(core_trainer=core)
 
@@ -198,15 +202,15 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     class Cmf:
         def __init__(self, **settings: Any) -> None:
-            told.update(settings)
+            given_arguments.update(settings)
             self.A_, self.B_ = ends
 
         def fit(self, matrix: Any) -> None:
-            told["observed"] = matrix.data
+            given_arguments["observed"] = matrix.data
 
     class LightFM:
         def __init__(self, **settings: Any) -> None:
-            told.update(settings)
+            given_arguments.update(settings)
 
         def fit_partial(self, pairs: Any, user_features: Any, epochs: int, num_threads: int) -> None:
             assert pairs.shape[0] == user_features.shape[0]
@@ -222,7 +226,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     for name, names in fakes.items():
         monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(**names))  # type: ignore[arg-type]
-    return told
+    return given_arguments
 
 
 @pytest.mark.parametrize(
@@ -237,7 +241,7 @@ def libraries(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_units_of_others(name: str, expected: dict[str, Any], libraries: dict[str, Any]) -> None:
     matrix = sp.csr_matrix(np.ones((3, 4), np.float32))
     states: list[Any] = []
-    contender = contenders.PEERS[name](Loss(0.1, 0.2), 2, 2)
+    contender = contenders.PEERS[name](SharedLoss(0.1, 0.2), 2, 2)
     factors = contender.fit(matrix, 4, states.append)
     assert {key: libraries[key] for key in expected} == pytest.approx(expected)
     assert libraries["observed"][0] == pytest.approx({"implicit CG": 10.0, "cmfrec CG": 1.0}.get(name, 0.9))
@@ -249,9 +253,9 @@ def test_units_of_others(name: str, expected: dict[str, Any], libraries: dict[st
 
 @pytest.mark.usefixtures("peers")
 def test_matrix_factorization_beside_peers() -> None:
-    with Setup(TINY, None, 1) as setup:
-        (unit,) = mf.units(setup)
-        found = unit.measure()
+    with SpeedSetup(TINY, None, 1) as setup:
+        (measurement,) = mf.plan(setup)
+        found = measurement.measure()
     assert found["left_out"] == {"gone": "a file of it is missing"}
     assert list(found["peers"]) == ["twin", "blind"]
     for peer in found["peers"].values():
@@ -260,58 +264,58 @@ def test_matrix_factorization_beside_peers() -> None:
         assert np.all(np.diff([objective for _, objective in peer["curve"]]) < 0)
         assert peer["curve"][-1][1] == pytest.approx(peer["objective"])
     assert len(found["ours"]["curve"]) in (3, 4)
-    told = mf.part([{"arguments": through_json(unit.arguments), "result": found}])
-    text = "\n".join(told.lines)
+    summary = mf.summarize([{"arguments": through_json(measurement.arguments), "result": found}])
+    text = "\n".join(summary.lines)
     assert "twin (the same)" in text
     assert "gone: a file of it is missing" in text
-    assert len(told.targets) == 1
-    (drawn,) = told.pictures.values()
+    assert len(summary.targets) == 1
+    (drawn,) = summary.charts.values()
     assert drawn.count("<polyline") == 2 * 3
 
 
 @pytest.mark.usefixtures("local", "libraries")
 def test_features_and_recommending_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "missing", lambda *names: None)
-    with Setup(TINY._replace(repeats=1), None, 1, only_peers=["implicit CG"]) as setup:
-        epochs, _ = features.units(setup)
+    monkeypatch.setattr(contenders, "why_missing", lambda *names: None)
+    with SpeedSetup(TINY._replace(repeats=1), None, 1, only_peers=["implicit CG"]) as setup:
+        epochs, _ = features.plan(setup)
         result = epochs.measure()
         assert set(result["epoch"]) == {features.IMPLICIT, features.OURS, *features.HISTORIES, features.LIGHTFM}
-        told = features.part([{"arguments": epochs.arguments, "result": result}])
-        assert told.targets[0][0] == "an epoch of FM U+A+P over implicit's MF epoch"
-        (everyone,) = topn.units(setup)
+        summary = features.summarize([{"arguments": epochs.arguments, "result": result}])
+        assert summary.targets[0][0] == "an epoch of FM U+A+P over implicit's MF epoch"
+        (everyone,) = topn.plan(setup)
         result = everyone.measure()
         assert 0 <= result["same"] < 1
-        told = topn.part([{"arguments": everyone.arguments, "result": result}])
-        assert "of the ids are implicit's" in "\n".join(told.lines)
-        monkeypatch.setattr(topn.Implicit, "__init__", Gone.__init__)
-        monkeypatch.setattr(features.Runner, "_lightfm", Gone.__init__)
+        summary = topn.summarize([{"arguments": everyone.arguments, "result": result}])
+        assert "of the ids are implicit's" in "\n".join(summary.lines)
+        monkeypatch.setattr(topn.ImplicitTopN, "__init__", Gone.__init__)
+        monkeypatch.setattr(features.FeatureWorker, "_lightfm", Gone.__init__)
         assert everyone.measure()["left_out"] == {topn.IMPLICIT: "a file of it is missing"}
         assert list(epochs.measure()["left_out"]) == [features.LIGHTFM]
 
 
 @pytest.mark.usefixtures("local", "libraries")
 def test_who_is_not_asked_for_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contenders, "missing", lambda *names: None)
-    with Setup(TINY._replace(repeats=1), None, 1, only_peers=["cmfrec CG"]) as setup:
-        (everyone,), (epochs, _) = topn.units(setup), features.units(setup)
+    monkeypatch.setattr(contenders, "why_missing", lambda *names: None)
+    with SpeedSetup(TINY._replace(repeats=1), None, 1, only_peers=["cmfrec CG"]) as setup:
+        (everyone,), (epochs, _) = topn.plan(setup), features.plan(setup)
         assert everyone.arguments["peers"] == ""
         assert epochs.arguments["peers"] == features.LIGHTFM
-        assert everyone.measure()["left_out"] == {topn.IMPLICIT: "not asked for"}
-        assert epochs.measure()["left_out"] == {features.IMPLICIT: "not asked for"}
+        assert everyone.measure()["left_out"] == {topn.IMPLICIT: "not chosen"}
+        assert epochs.measure()["left_out"] == {features.IMPLICIT: "not chosen"}
 
 
 @pytest.mark.usefixtures("local")
 def test_what_changes_a_result_tells_it_from_others() -> None:
-    def keys(section: Any, setup: Setup) -> list[dict[str, Any]]:
-        return [unit.arguments for unit in section.units(setup)]
+    def keys(module: Any, setup: SpeedSetup) -> list[dict[str, Any]]:
+        return [measurement.arguments for measurement in module.plan(setup)]
 
-    assert keys(mf, Setup(TINY, None, 1)) != keys(mf, Setup(TINY._replace(epochs=4), None, 1))
-    assert keys(memory, Setup(TINY, None, 1)) != keys(memory, Setup(TINY, None, 2))
+    assert keys(mf, SpeedSetup(TINY, None, 1)) != keys(mf, SpeedSetup(TINY._replace(epochs=4), None, 1))
+    assert keys(memory, SpeedSetup(TINY, None, 1)) != keys(memory, SpeedSetup(TINY, None, 2))
 
 
 def test_jobs_and_answers_are_lines() -> None:
     jobs = [
-        {"target": "speed.loss:Loss", "arguments": {"strength": 3.0}},
+        {"target": "speed.loss:SharedLoss", "arguments": {"strength": 3.0}},
         {"method": "_asdict", "arguments": {}},
         {"method": "nothing", "arguments": {}},
         {"target": "no_such_module:Thing", "arguments": {}},
@@ -340,26 +344,26 @@ def test_the_ratio_is_that_of_medians_and_only_of_what_was_reached() -> None:
 @pytest.mark.usefixtures("peers")
 def test_goals_that_are_not_reached_and_runs_that_take_long(tmp_path: Path) -> None:
     data.write(data.generate(TINY.shape), tmp_path / "pairs")
-    contestant = mf.Contestant(contenders.OURS, str(tmp_path / "pairs"), 2, 1)
-    found = contestant.reach({"easy": 1e9, "never": 0.0}, 2)["reached"]
+    worker = mf.MFWorker(contenders.OURS, str(tmp_path / "pairs"), 2, 1)
+    found = worker.reach({"easy": 1e9, "never": 0.0}, 2)["reached"]
     assert found["never"] is None
     assert found["easy"]["epochs"] == 1
-    with Setup(TINY._replace(repeats=3, patience=0.0), None, 1, only_peers=["twin"]) as setup:
-        (unit,) = mf.units(setup)
-        result = unit.measure()
+    with SpeedSetup(TINY._replace(repeats=3, patience=0.0), None, 1, only_peers=["twin"]) as setup:
+        (measurement,) = mf.plan(setup)
+        result = measurement.measure()
     assert len(result["peers"]["twin"]["seconds"]) == 1
     assert len(result["peers"]["twin"]["ours"]) == 3
     result["peers"]["twin"]["ours"][0] = None
-    told = mf.part([{"arguments": unit.arguments, "result": result}])
-    assert told.targets[0][3] is False
+    summary = mf.summarize([{"arguments": measurement.arguments, "result": result}])
+    assert summary.targets[0][3] is False
 
 
 def test_a_reported_objective_must_be_the_true_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data.write(data.generate(TINY.shape), tmp_path / "pairs")
-    contestant = mf.Contestant(contenders.OURS, str(tmp_path / "pairs"), 2, 1)
-    monkeypatch.setattr(contestant, "_value", lambda factors: 1.0)
-    with pytest.raises(ArithmeticError, match="is not the exact one"):
-        contestant.reach({"goal": 0.0}, 1)
+    worker = mf.MFWorker(contenders.OURS, str(tmp_path / "pairs"), 2, 1)
+    monkeypatch.setattr(worker, "_value", lambda factors: 1.0)
+    with pytest.raises(ArithmeticError, match="differs from the exact one"):
+        worker.reach({"goal": 0.0}, 1)
 
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
@@ -381,9 +385,9 @@ def test_all_sections_without_any_other_library(tmp_path: Path, monkeypatch: pyt
     """As the command runs them; then again from what was kept, and one by one."""
     monkeypatch.setattr("benchmarks.speed.setup.QUICK", TINY._replace(repeats=1))
     out = tmp_path / "new" / "speed.md"
-    done = CliRunner().invoke(main, ["benchmark", "speed", "--quick", "--out", str(out)])
+    done = CliRunner().invoke(main, ["speed", "--quick", "--out", str(out)])
     assert done.exit_code == 0, done.output
-    for words in ("implicit CG: not installed here", "lightgcn-gowalla: no folder of data was given"):
+    for words in ("implicit CG: not installed here", "lightgcn-gowalla: no data folder was given"):
         assert words in done.stderr
     text = out.read_text()
     for title in ("Machine", "Targets", "Threads", "Features", "Tensors", "Cost", "Start", "Memory", "Recommending to everyone"):
@@ -399,45 +403,54 @@ def test_all_sections_without_any_other_library(tmp_path: Path, monkeypatch: pyt
     def fail(*args: Any) -> None:
         pytest.fail("it was measured already")
 
-    for section in sections.SECTIONS.values():
-        monkeypatch.setattr(section, "measure" if hasattr(section, "measure") else "imports", fail)
-    again = CliRunner().invoke(
-        main, ["benchmark", "speed", "--quick", "--out", str(out), "--only", "memory", "--only", "mf", "--json"]
-    )
+    for module in sections.SECTIONS.values():
+        monkeypatch.setattr(module, "measure" if hasattr(module, "measure") else "imports", fail)
+    again = CliRunner().invoke(main, ["speed", "--quick", "--out", str(out), "--only", "memory", "--only", "mf", "--json"])
     assert again.exit_code == 0, again.output
     assert json.loads(again.stdout) == json.loads((tmp_path / "new" / "speed" / "results.json").read_text())
     assert out.read_text() == text
 
 
 def test_the_command_knows_all_sections() -> None:
-    assert tuple(sections.SECTIONS) == benchmark.SECTIONS
+    assert tuple(sections.SECTIONS) == command.SECTIONS
 
 
 @pytest.mark.full
-def test_processes_of_their_own(tmp_path: Path) -> None:
-    """As it is run, with whatever is installed."""
-    with Setup(TINY, None, 2) as setup:
-        planned = sections.units(setup, ["mf", "topn", "memory"])
-        content = run.run(planned, run.store_of(tmp_path / "speed.md"), tmp_path / "speed.md")
-    assert [entry["section"] for entry in content["results"]] == [section for section, _ in planned]
-    assert "EveryPair" in (tmp_path / "speed.md").read_text()
-    assert startup.imports(1)["help"][0] > 0
+def test_separate_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the command runs, with the installed libraries, from a folder outside the repository."""
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "speed.md"
+    with SpeedSetup(TINY._replace(repeats=1), None, 2) as setup:
+        planned = sections.plan(setup, ["mf"])
+        content = run(planned, store.ResultStore(report.results_path(out)), lambda content: report.write(content, out))
+    assert [entry["section"] for entry in content["results"]] == ["mf"]
+    assert content["results"][0]["result"]["ours"]["memory"] >= 0
+    assert "EveryPair" in out.read_text()
+
+
+@pytest.mark.full
+def test_imports_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(startup, "_python", functools.cache(startup._python))  # each once: a complete import takes a second
+    monkeypatch.setattr(startup, "WHOLE", startup.LAZY)  # what it imports is imported by OWN, too
+    found = startup.imports(1)
+    assert {name: len(seconds) for name, seconds in found.items()} == {"lazy": 1, "whole": 1, "own": 1, "help": 1}
+    assert min(seconds[0] for seconds in found.values()) > 0
 
 
 def test_an_object_in_another_process() -> None:
-    with Remote("speed.loss:Loss", blas=1, unobserved=0.25, strength=0.5) as remote:
-        assert remote.call("_asdict") == {"unobserved": 0.25, "strength": 0.5}
-        with pytest.raises(RuntimeError, match="loss:Loss: AttributeError"):
-            remote.call("nothing")
-        assert remote.call("_asdict")["strength"] == 0.5
-    with pytest.raises(AbsentError, match="no_such_module"):
-        Remote("no_such_module:Thing")
+    with WorkerProcess("speed.loss:SharedLoss", blas=1, unobserved=0.25, strength=0.5) as worker:
+        assert worker.call("_asdict") == {"unobserved": 0.25, "strength": 0.5}
+        with pytest.raises(RuntimeError, match="loss:SharedLoss: AttributeError"):
+            worker.call("nothing")
+        assert worker.call("_asdict")["strength"] == 0.5
+    with pytest.raises(MissingLibraryError, match="no_such_module"):
+        WorkerProcess("no_such_module:Thing")
     with pytest.raises(RuntimeError, match="TypeError"):
-        Remote("speed.loss:Loss", wrong=1)
-    with Remote("speed.loss:Loss") as remote:
-        remote._process.kill()
-        with pytest.raises(RuntimeError, match="ended by itself"):
-            remote.call("_asdict")
+        WorkerProcess("speed.loss:SharedLoss", wrong=1)
+    with WorkerProcess("speed.loss:SharedLoss") as worker:
+        worker._process.kill()
+        with pytest.raises(RuntimeError, match="ended unexpectedly"):
+            worker.call("_asdict")
 
 
 def test_the_peak_of_memory_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,28 +459,28 @@ def test_the_peak_of_memory_can_be_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     np.frombuffer(block, np.uint8)[:] = 1
     assert process.peak_memory() >= held + 20_000_000
     block.close()
-    process.forget_peak()
+    process.reset_peak_memory()
     assert process.memory() <= process.peak_memory() < held + 20_000_000
     monkeypatch.setattr(process, "STATUS", Path("/nowhere"))
     monkeypatch.setattr(process, "CLEAR", Path("/nowhere"))
-    process.forget_peak()
+    process.reset_peak_memory()
     assert process.peak_memory() > 1_000_000
 
 
 def test_what_does_not_count_is_not_on_the_clock() -> None:
     clock = Clock()
-    assert clock.beside(lambda: sum(Clock().now() for _ in range(20_000))) >= 0
+    assert clock.exclude(lambda: sum(Clock().now() for _ in range(20_000))) >= 0
     counted = clock.now()
     assert 0 <= counted < 0.01
 
 
 def test_results_are_kept_and_found_by_their_arguments(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    kept = store.Store(path)
-    kept.keep("mf", {"data": "x", "shapes": (data.Shape(1, 2, 3),)}, {"value": float("inf")})
-    kept.keep("mf", {"data": "y"}, {"value": 1})
-    kept.keep("mf", {"data": "y"}, {"value": 2})
-    again = store.Store(path)
+    kept = store.ResultStore(path)
+    kept.add("mf", {"data": "x", "shapes": (data.PairCounts(1, 2, 3),)}, {"value": float("inf")})
+    kept.add("mf", {"data": "y"}, {"value": 1})
+    kept.add("mf", {"data": "y"}, {"value": 2})
+    again = store.ResultStore(path)
     assert again.find("mf", {"data": "x", "shapes": [[1, 2, 3]]}) == {"value": None}
     assert again.find("mf", {"data": "y"}) == {"value": 2}
     assert again.find("threads", {"data": "y"}) is None
@@ -476,26 +489,26 @@ def test_results_are_kept_and_found_by_their_arguments(tmp_path: Path) -> None:
     other["machine"]["processor"] = "another"
     path.write_text(json.dumps(other))
     with pytest.raises(ValueError, match="another machine"):
-        store.Store(path)
+        store.ResultStore(path)
 
 
 def test_the_machine_without_its_name() -> None:
-    found = json.dumps([machine.machine(), machine.versions()])
+    found = json.dumps([system.hardware(), system.versions()])
     assert os.uname().nodename not in found or len(os.uname().nodename) < 4
-    assert "numpy" in machine.versions()
-    assert machine._caches(Path("/nowhere")) == ""
+    assert "numpy" in system.versions()
+    assert system._caches(Path("/nowhere")) == ""
 
 
 @pytest.mark.usefixtures("local")
 def test_data_and_contenders_by_name(tmp_path: Path) -> None:
-    assert list(Setup(TINY, None, 1, only_data=["generated"]).sources) == [GENERATED]
-    with pytest.raises(FileNotFoundError, match="no folder of data was given"):
-        Setup(TINY, None, 1, only_data=["movielens-1m"])
+    assert list(SpeedSetup(TINY, None, 1, only_data=["generated"]).sources) == [GENERATED]
+    with pytest.raises(FileNotFoundError, match="no data folder was given"):
+        SpeedSetup(TINY, None, 1, only_data=["movielens-1m"])
     with pytest.raises(ValueError, match="there is no data set 'netflix'"):
-        Setup(TINY, None, 1, only_data=["netflix"])
+        SpeedSetup(TINY, None, 1, only_data=["netflix"])
     with pytest.raises(ValueError, match="there is no contender 'spark'"):
-        Setup(TINY, None, 1, only_peers=["spark"])
-    assert "has no lightgcn-gowalla/train.parquet" in Setup(TINY, tmp_path, 1).missing_data["lightgcn-gowalla"]
+        SpeedSetup(TINY, None, 1, only_peers=["spark"])
+    assert "has no lightgcn-gowalla/train.parquet" in SpeedSetup(TINY, tmp_path, 1).missing_data["lightgcn-gowalla"]
 
 
 def test_published_pairs(tmp_path: Path) -> None:
@@ -506,7 +519,7 @@ def test_published_pairs(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         pairs = {"user": [7, 7, 9, 9], "item": [3, 1, 3, 3], "user_order": [0, 1, 0, 1]}
         pq.write_table(pa.table(pairs), tmp_path / name / f"{table}.parquet")
-    setup = Setup(TINY, tmp_path, 1)
+    setup = SpeedSetup(TINY, tmp_path, 1)
     assert not setup.missing_data
     assert setup.events["path"] == str(tmp_path / "movielens-1m")
     assert setup.events_name == "movielens-1m"
@@ -531,39 +544,41 @@ def test_bytes_per_event() -> None:
 
 
 def test_how_figures_are_written() -> None:
-    assert part.spread([3.0, 1.0, 2.0]) == "2 s (1-3)"
-    assert part.spread([0.12345]) == "0.123 s"
-    assert [part.figure(value) for value in (0, 0.00012, 0.5, 12.345, 123_456.7)] == ["0", "0.00012", "0.5", "12.3", "123,457"]
-    told = part.Part("Title")
-    told.table(["a", "b"], [["|S|", "1"]])
-    assert told.lines[-2] == r"| \|S\| | 1 |"
+    assert section.median_and_range([3.0, 1.0, 2.0]) == "2 s (1-3)"
+    assert section.median_and_range([0.12345]) == "0.123 s"
+    numbers = {0: "0", 0.00012: "0.00012", 0.5: "0.5", 12.345: "12.3", 123_456.7: "123,457"}
+    assert {value: section.three_digits(value) for value in numbers} == numbers
+    assert section.slug("generated, 40,000 pairs") == "generated-40-000-pairs"
+    titled = section.ReportSection("Title")
+    titled.add_table(["a", "b"], [["|S|", "1"]])
+    assert titled.lines[-2] == r"| \|S\| | 1 |"
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 1e5), st.floats(1e-3, 1e5)), min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_pictures_hold_all_points(points: list[tuple[float, float]], log_x: bool, log_y: bool) -> None:
-    drawn = pictures.lines("a < b", "x", "y", [pictures.Line("ours", points), pictures.Line("theirs", points)], (log_x, log_y))
+    drawn = charts.curve_chart("a < b", "x", "y", [charts.Curve("ours", points), charts.Curve("theirs", points)], (log_x, log_y))
     assert drawn.count("<circle") == len(points) + 1
     assert "a &lt; b" in drawn
     assert "nan" not in drawn
     places = [float(part.split('"')[1]) for part in drawn.split("<circle")[1:] for part in [part[part.index("cx=") :]]]
-    assert all(pictures.LEFT - 1 <= x <= pictures.WIDTH for x in places)
+    assert all(charts.LEFT - 1 <= x <= charts.WIDTH for x in places)
 
 
 @pytest.mark.full
 def test_conventional_costs_are_those_of_the_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("everypair.reproduce.cost.PAPER_ITEMS", 100)
-    found = growth.Conventional().compare(60, [60, 90], 100, 2, 1)
+    found = cost.ConventionalWorker().compare(60, [60, 90], 100, 2, 1)
     assert [row["extrapolated"] for row in found["measured"]] == [False] * 6
     assert [row["extrapolated"] for row in found["paper"]] == [True] * 3
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are told apart by /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_standard_output_of_libraries_does_not_disturb() -> None:
     """What a library prints is no answer."""
     import subprocess
 
-    jobs = [{"target": "speed.loss:Loss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
-    noisy = "loss.Loss._asdict = lambda self: os.system('echo noise')"
+    jobs = [{"target": "speed.loss:SharedLoss", "arguments": {}}, {"method": "_asdict", "arguments": {}}]
+    noisy = "loss.SharedLoss._asdict = lambda self: os.system('echo noise')"
     modules = "from benchmarks.harness import process; from benchmarks.speed import loss"
     code = f"import os; {modules}; {noisy}; process.main()"
     lines = "".join(json.dumps(job) + "\n" for job in jobs)

@@ -164,8 +164,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_help_shows_an_example(command: str) -> None:
     text = done(command, "--help").stdout
     assert "Usage: " in text
-    if command != "benchmark":  # its subcommand has one
-        assert f"everypair {command} " in text.split("Example")[1]
+    assert f"everypair {command} " in text.split("Example")[1]
     assert done(command, "-h").stdout == text
 
 
@@ -288,7 +287,7 @@ def test_figures_are_kept_with_a_model_of_the_same_settings(shop: Path, tmp_path
         (2, "--patience is for --validation", ["--patience", "3"]),
         (1, "factors must be an integer of at least 1, got 'many'", ["--factors", "many"]),
         (1, "no column 'when'", ["--timestamp", "when"]),
-        (1, "rating (the column) and at_least", ["--at-least", "4"]),
+        (1, "--rating (the column) and --at-least", ["--at-least", "4"]),
         (1, "no such file", ["--users", "nobody.csv"]),
         (1, "describes the item, not the context", ["--context", "item"]),
         (1, "no such file: model.toml", ["--config", "model.toml"]),
@@ -336,7 +335,7 @@ def test_both_fits_go_on_from_their_checkpoints(shop: Path, tmp_path: Path, monk
     monkeypatch.setattr(ICD, "sweeps", pressed)
     kept = [*arguments, "--checkpoint", tmp_path / "state", "--out", tmp_path / "parts"]
     for _ in range(2):
-        refused(130, " epochs were done. Nothing was saved. The same command goes on.", *kept)
+        refused(130, " epochs were done. Nothing was saved. The same command resumes.", *kept)
     done(*kept)
     parts, whole = (ep.load(tmp_path / name).model for name in ("parts", "whole"))
     assert len(epochs) == 6 + 2 + len(whole.history_)  # type: ignore[attr-defined]
@@ -376,7 +375,7 @@ def test_ctrl_c(shop: Path, tmp_path: Path) -> None:
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told
     assert "of 10000000 epochs were done. Nothing was saved" in told
-    assert "The same command goes on." in told
+    assert "The same command resumes." in told
     assert "Traceback" not in told
 
 
@@ -494,21 +493,19 @@ def test_requests(shop: Path, tmp_path: Path) -> None:
     assert read(done("recommend", shop / "model", "--requests", tmp_path / "r.jsonl", "-n", "2").stdout) == rows
     assert done("recommend", shop / "model", "--requests", "-", stdin="").stdout == "request,item,score,rank\n"
     refused(1, "line 2 of standard input is not JSON", "recommend", shop / "model", "--requests", "-", stdin="{}\n{x\n")
-    refused(1, "line 1 of standard input must be an object", "recommend", shop / "model", "--requests", "-", stdin="[1]\n")
+    refused(1, "line 1 of standard input must be a JSON object", "recommend", shop / "model", "--requests", "-", stdin="[1]\n")
     refused(1, "has 'town'", "recommend", shop / "model", "--requests", "-", stdin='{"town": "x"}\n')
     deep = '{"country": ' + "[" * 100_000 + "]" * 100_000 + "}"
     refused(
         1,
-        "line 1 of standard input is not JSON that can be read: it is nested",
+        "line 1 of standard input cannot be read as JSON: it is nested",
         "recommend",
         shop / "model",
         "--requests",
         "-",
         stdin=deep,
     )
-    refused(
-        2, "--request is not JSON that can be read: it is nested", "explain", shop / "model", "--item", "v02", "--request", deep
-    )
+    refused(2, "--request cannot be read as JSON: it is nested", "explain", shop / "model", "--item", "v02", "--request", deep)
 
 
 def test_lines_end_with_a_line_feed_alone(tmp_path: Path) -> None:
@@ -549,7 +546,7 @@ def test_ids_that_are_integers(tmp_path: Path) -> None:
 def test_recommendations_that_are_refused(shop: Path, tmp_path: Path) -> None:
     refused(2, "Give one of --users", "recommend", shop / "model")
     refused(2, "got --users and --all", "recommend", shop / "model", "--users", "u01", "--all")
-    refused(2, "--fallback error is not for it", "recommend", shop / "model", "--all", "--fallback", "error")
+    refused(2, "--fallback error does not go with it", "recommend", shop / "model", "--all", "--fallback", "error")
     refused(2, "--json is for standard output", "recommend", shop / "model", "--all", "--json", "--out", tmp_path / "x.csv")
     refused(1, "such as 'nobody'", "recommend", shop / "model", "--users", "nobody")
     refused(1, "there is no folder", "recommend", tmp_path / "none", "--users", "u01")
@@ -623,8 +620,8 @@ def test_a_published_split(shop: Path, tmp_path: Path) -> None:
     expected = ep.evaluation.evaluate(ep.Recommender(ep.MF(2, epochs=2)).fit(split.train), split.test)
     assert found["models"][1]["metrics"]["ndcg@10"]["value"] == expected["ndcg@10"]
     refused(2, "--train and --test together", "evaluate", *parts[:2], *MF)
-    refused(2, "take the place of PLAYS", "evaluate", shop / "plays.csv", *parts, *MF)
-    refused(2, "take the place of --protocol", "evaluate", *parts, "--protocol", "random", *MF)
+    refused(2, "--train and --test replace PLAYS", "evaluate", shop / "plays.csv", *parts, *MF)
+    refused(2, "--train and --test replace --protocol", "evaluate", *parts, "--protocol", "random", *MF)
 
 
 def test_evaluations_that_are_refused(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -709,7 +706,7 @@ def test_explanations(shop: Path, tmp_path: Path) -> None:
     assert (tmp_path / "why.svg").read_text().startswith("<svg")
     refused(2, "either --user or --request", "explain", shop / "model", "--item", "v02")
     refused(2, "--request is not JSON", "explain", shop / "model", "--item", "v02", "--request", "{country: DE}")
-    refused(2, "--request must be an object", "explain", shop / "model", "--item", "v02", "--request", "[]")
+    refused(2, "--request must be a JSON object", "explain", shop / "model", "--item", "v02", "--request", "[]")
     refused(2, "must end in .svg or .html", "explain", shop / "model", "--user", "u01", "--item", "v02", "--picture", "why.png")
     refused(1, "such as 'v99'", "explain", shop / "model", "--user", "u01", "--item", "v99")
 

@@ -55,7 +55,7 @@ def test_threads_that_give_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps = ICD.sweeps
 
     def uneven(self: ICD) -> Iterator[str]:
-        if self.objective.workers.n_threads == 2:
+        if self.engine.workers.n_threads == 2:
             next(iter(self.towers["item"].parameters.values())).value.flat[0] += 1e-3
         yield from sweeps(self)
 

@@ -246,7 +246,7 @@ def test_ids_of_a_csv_stay_as_they_are(tmp_path: Path, text: str, users: list[An
 def test_ids_that_look_numeric_for_long(tmp_path: Path) -> None:
     rows = [f"{j},{j % 7},{j}" for j in range(200_000)]  # more than is read at once
     dataset = ep.Dataset(csv(tmp_path, "user,item,late\n" + "\n".join([*rows, "x,1,text"])))
-    assert dataset.users.kind == "text"
+    assert dataset.users.kind == "strings"
     assert dataset.n_users == 200_001
     assert dataset.event_table["late"].to_pylist()[-1] == "text"
 
@@ -312,7 +312,7 @@ def test_ratings() -> None:
 
 def test_a_column_of_events_counts_instead_of_the_users() -> None:
     dataset = ep.Dataset({"user": ["x"], "item": ["a"], "c": ["NA"]}, users={"user": ["x"], "c": ["DE"]})
-    assert dataset.notes == ["users and interactions both have a column 'c': that of the interactions counts."]
+    assert dataset.notes == ["users and interactions both have a column 'c': that of the interactions is used."]
     only = ep.Dataset({"user": ["x"], "item": ["a"]}, users={"user": ["x"]}, items={"item": ["a"]})
     assert (only.notes, only.user_table.column_names) == ([], [])
 
@@ -324,26 +324,26 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
-        ({}, {"user": "uid"}, ["interactions has no column 'uid'", "'user', 'item', 't', 'w'", "user=..."]),
-        ({}, {"timestamp": "when"}, ["'when'", "'t'", "timestamp=..."]),
-        ({}, {"weight": "kg"}, ["'kg'", "weight=..."]),
+        ({}, {"user": "uid"}, ["interactions has no column 'uid'", "'user', 'item', 't', 'w'", "Set user to"]),
+        ({}, {"timestamp": "when"}, ["'when'", "'t'", "Set timestamp to"]),
+        ({}, {"weight": "kg"}, ["'kg'", "Set weight to"]),
         ({}, {"user": 3}, ["user must be the name of a column", "3"]),
         ({}, {"item": None}, ["item must be the name of a column", "None"]),
         ({}, {"timestamp": ["t"]}, ["timestamp must be the name of a column", "['t']"]),
-        ({}, {"user": "item"}, ["two columns", "'item'"]),
+        ({}, {"user": "item"}, ["different columns", "'item'"]),
         ({}, {"repeats": "first"}, ["repeats", "'keep', 'sum', 'drop'", "'first'"]),
         ({}, {"rating": "w"}, ["rating", "at_least", "together"]),
         ({}, {"at_least": 1}, ["rating", "at_least", "together"]),
         ({}, {"rating": "w", "at_least": "4"}, ["at_least must be a number", "'4'"]),
         ({}, {"rating": "w", "at_least": NAN}, ["at_least", "finite", "nan"]),
-        ({}, {"rating": "w", "at_least": 9}, ["an event that counts", "'w'", "below 9"]),
+        ({}, {"rating": "w", "at_least": 9}, ["an event with 'w' of at least 9", "below"]),
         ({"user": ["x", None]}, {}, ["user ids (column 'user' of interactions)", "must not be missing", "1 are", "row 1"]),
         ({"user": [1.0, NAN]}, {}, ["user ids", "must not be missing", "row 1"]),
-        ({"user": [1.0, 2.0]}, {}, ["texts or integers", "double", "1.0"]),
-        ({"user": [True, False]}, {}, ["texts or integers", "bool"]),
-        ({"user": [[1], [2]]}, {}, ["texts or integers", "list"]),
+        ({"user": [1.0, 2.0]}, {}, ["strings or integers", "double", "1.0"]),
+        ({"user": [True, False]}, {}, ["strings or integers", "bool"]),
+        ({"user": [[1], [2]]}, {}, ["strings or integers", "list"]),
         ({"user": [1, "a"]}, {}, ["column 'user' of interactions", "one type"]),
-        ({"user": np.array([1, 2**64 - 1], np.uint64)}, {}, ["user ids", "64-bit signed", "text"]),
+        ({"user": np.array([1, 2**64 - 1], np.uint64)}, {}, ["user ids", "64-bit signed", "strings"]),
         ({"user": [1, 2**64]}, {}, ["column 'user' of interactions"]),
         ({"user": "xy"}, {}, ["must map names to columns", "'xy'"]),
         ({"user": 5}, {}, ["must map names to columns", "5"]),
@@ -355,7 +355,7 @@ NAN = float("nan")
         ({"w": [1.0, -2.0]}, {"weight": "w"}, ["column 'w'", "greater than 0", "-2.0", "position 1"]),
         ({"w": [0, 1]}, {"weight": "w"}, ["column 'w'", "greater than 0", "0.0", "position 0"]),
         ({"w": ["1", "2"]}, {"weight": "w"}, ["column 'w'", "numbers", "string", "'1'"]),
-        ({"t": [1, None]}, {"timestamp": "t"}, ["column 't'", "must not be missing", "row 1", "leave out timestamp="]),
+        ({"t": [1, None]}, {"timestamp": "t"}, ["column 't'", "must not be missing", "row 1", "leave out timestamp"]),
         ({"t": [1.0, NAN]}, {"timestamp": "t"}, ["column 't'", "row 1"]),
         ({"t": ["2024-05-01", "soon"]}, {"timestamp": "t"}, ["column 't' cannot be parsed: 'soon' in row 1", "2024-05-01 12"]),
         ({"t": ["2024-05-01", ""]}, {"timestamp": "t"}, ["''", "row 1"]),
@@ -365,12 +365,12 @@ NAN = float("nan")
         ({"t": [True, False]}, {"timestamp": "t"}, ["column 't'", "numbers, dates", "bool"]),
         ({"t": np.array([1, 2**64 - 1], np.uint64)}, {"timestamp": "t"}, ["column 't'", "64-bit"]),
         ({"t": np.array([0, 2**62], "datetime64[s]")}, {"timestamp": "t"}, ["column 't'", "1970"]),
-        ({}, {"users": {"user": [1, 2]}}, ["column 'user' of users", "integers, such as 1", "text, such as 'x'", "Convert"]),
-        ({"user": [1, 2]}, {"users": {"user": ["1", "2"]}}, ["text, such as '1'", "integers, such as 1"]),
+        ({}, {"users": {"user": [1, 2]}}, ["column 'user' of users", "integers, such as 1", "strings, such as 'x'", "Convert"]),
+        ({"user": [1, 2]}, {"users": {"user": ["1", "2"]}}, ["strings, such as '1'", "integers, such as 1"]),
         ({}, {"users": {"user": ["x", None]}}, ["column 'user' of users", "must not be missing", "row 1"]),
         ({}, {"users": {"user": ["x", "x"], "c": [1, 2]}}, ["users must have one row per id", "1", "'x'", "Keep one"]),
-        ({}, {"users": {"uid": ["x"]}}, ["users has no column 'user'", "'uid'", "user=..."]),
-        ({}, {"items": {"id": ["a"]}}, ["items has no column 'item'", "'id'", "item=..."]),
+        ({}, {"users": {"uid": ["x"]}}, ["users has no column 'user'", "'uid'", "Set user to"]),
+        ({}, {"items": {"id": ["a"]}}, ["items has no column 'item'", "'id'", "Set item to"]),
         ({}, {"users": {"user": []}}, ["users must hold at least one row"]),
         ({}, {"users": 5}, ["users must be a data frame", "int"]),
         ({}, {"items": "no.parquet"}, ["no such file", "no.parquet"]),

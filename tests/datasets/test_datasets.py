@@ -15,7 +15,7 @@ import pytest
 
 import everypair as ep
 from everypair import datasets
-from everypair.datasets.generated import CATEGORIES, LANGUAGES, MIXTURE, _chances
+from everypair.datasets.generated import CATEGORIES, LANGUAGES, MIXTURE, _probabilities
 
 GENRES_100K = ["unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy"]
 GENRES_100K += ["Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"]
@@ -356,7 +356,7 @@ def test_amazon_repeats(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", ["ann,x,5,1\nbob,y,4,2\n", "A234567890,A234567891,5,1\n", "\n", "user,stars\n"])
 def test_amazon_columns_that_cannot_be_told(tmp_path: Path, rows: str) -> None:
     file = write(tmp_path, {"b.csv": rows}) / "b.csv"
-    with pytest.raises(ValueError, match="cannot be told") as caught:
+    with pytest.raises(ValueError, match="it is not clear which column") as caught:
         datasets.amazon_reviews(file)
     assert "columns=('user', 'item', 'rating', 'timestamp')" in str(caught.value)
     assert rows.split("\n")[0] in str(caught.value)
@@ -519,7 +519,7 @@ def test_youtube_like_gives_no_chance_to_what_has_no_videos() -> None:
     """Else attribute draws would be lost, and with them the share of their source."""
     random = np.random.default_rng(0)
     there = random.random(len(CATEGORIES) * len(LANGUAGES)) < 0.3
-    chances = np.diff(_chances(random.normal(size=(5, len(CATEGORIES))), np.arange(5), there), axis=1, prepend=0.0)
+    chances = np.diff(_probabilities(random.normal(size=(5, len(CATEGORIES))), np.arange(5), there), axis=1, prepend=0.0)
     assert np.all(chances[:, ~there] == 0.0)
     assert np.all(chances[:, there] > 0.0)
 

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everypair as ep
+from everypair.engine import binding
 from everypair.engine.initialization import item_vectors
 from everypair.runtime.parallel import Workers
 from everypair.towers import Embedding
@@ -71,3 +72,13 @@ def test_the_first_epoch_begins_there(threads: int) -> None:
     theirs = ep.MF(8, epochs=2, init_std=8**-0.5, **settings).fit(feedback).history_
     assert ours[0].objective < theirs[0].objective
     assert ours[1].objective < theirs[1].objective
+
+
+@given(st.integers(1, 300), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
+def test_start_values_in_chunks_are_those_of_one_draw(n: int, k: int, transposed: bool, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding, "DRAWN_AT_ONCE", 64)
+        found = binding.Initializer(np.random.default_rng(seed), np.dtype("float32"), 0.3).normal((n, k), k, transposed)
+    expected = np.random.default_rng(seed).normal(0.0, 0.3, (n, k)).astype(np.float32)
+    np.testing.assert_array_equal(found, expected.T if transposed else expected)
+    assert found.flags.c_contiguous

@@ -88,7 +88,7 @@ def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int
         last = data.draw(st.integers(first + 1, K))
         start, stop = sorted((start, stop))
         tolerance = {"rtol": 1e-9, "atol": 1e-10}
-        np.testing.assert_allclose(vectors.parts(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
+        np.testing.assert_allclose(vectors.range_vectors(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
         np.testing.assert_allclose(np.stack([vectors.dim(f) for f in range(K)], axis=1), expected, **tolerance)
         np.testing.assert_allclose(vectors.rows, expected, **tolerance)
         np.testing.assert_allclose(vectors.gram(1.0, SERIAL), expected.T @ expected, **tolerance)

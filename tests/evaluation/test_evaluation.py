@@ -14,7 +14,7 @@ from sklearn.metrics import ndcg_score
 import everypair as ep
 from everypair.evaluation import METRICS, Evaluation, LeaveLast, RandomPerUser, evaluate
 from everypair.evaluation import metrics as formulas
-from everypair.ranking.rank import Lists, Plain, Products, rank
+from everypair.ranking.rank import DenseScores, Lists, Products, rank
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import Workers
 from everypair.tuning.search import search
@@ -141,7 +141,7 @@ def test_ranking_is_exact(n: int, data: st.DataObject) -> None:
 
     with Workers(2, small=1) as workers:
         ids, best = rank(
-            Plain(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed)
+            DenseScores(lambda start, stop: scores[start:stop].copy(), rows, n_items), n, workers, lists(excluded), lists(allowed)
         )
     for r in range(rows):
         left = [i for i in range(n_items) if (not excluded or i not in excluded[r]) and (allowed is None or i in allowed[r])]
@@ -215,7 +215,7 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda r, s: search(lambda p: r, {"unobserved_weight": (0.1, 1), "all_pairs": (1, 10)}, s, "ndcg@5", 1),
         "the same setting in other units",
     ),
-    "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "goes with 'unobserved_weight'"),
+    "shrinkage alone": (lambda r, s: search(lambda p: r, {"shrinkage": (0.1, 1)}, s, "ndcg@5", 1), "needs 'unobserved_weight'"),
     "nothing to tune": (lambda r, s: search(lambda p: r, {"x": (0.1, 1)}, s, "ndcg@5", 1), "trained by epochs"),
     "not a dataset": (lambda r, s: LeaveLast().split({"user": [1]}), "must be an everypair.Dataset"),
     "other queries": (lambda r, s: evaluate(r, s.test).interval("recall@10", relative_to=3), "same queries"),

@@ -165,7 +165,7 @@ def test_sparse_matrices_with_indices_outside_their_shape(column: int) -> None:
     """Kernels index with them: they must not get that far."""
     bad = sp.csr_array((3, 3))
     bad.data, bad.indices, bad.indptr = np.ones(3), np.array([0, 1, column]), np.array([0, 1, 2, 3])
-    place = rf"outside of it, at \(row, column\) \(2, {column}\)"
+    place = rf"outside its shape, at \(row, column\) \(2, {column}\)"
     with pytest.raises(ValueError, match=f"field 'x' of shape .* {place}"):
         ep.MFSI(2).fit(GOOD, contexts={"x": bad})
     with pytest.raises(ValueError, match=f"matrix of shape .* {place}"):
@@ -177,7 +177,7 @@ def test_sparse_matrices_with_indices_outside_their_shape(column: int) -> None:
     with pytest.raises(ValueError, match=rf"\(row, column\) \({column}, 2\)"):
         ep.Features({"x": transposed})
     bad.indices, bad.indptr = np.array([0, 1, 2]), np.array([0, 2, 1, 3])
-    with pytest.raises(ValueError, match="field 'x' is damaged"):
+    with pytest.raises(ValueError, match="field 'x' is inconsistent"):
         ep.Features({"x": bad})
 
 

@@ -164,7 +164,7 @@ def test_more_epochs_continue_the_run(tmp_path: Path) -> None:
     ep.MF(2, epochs=3).fit(FEEDBACK, checkpoint=tmp_path)
     more = ep.MF(2, epochs=7).fit(FEEDBACK, checkpoint=tmp_path)
     assert bits(more) == bits(ep.MF(2, epochs=7).fit(FEEDBACK))
-    with pytest.raises(ValueError, match="is of epoch 7, and epochs is 3: give 7 or more"):
+    with pytest.raises(ValueError, match="is of epoch 7, and epochs is 3: set epochs to 7 or more"):
         ep.MF(2, epochs=3).fit(FEEDBACK, checkpoint=tmp_path)
 
 
@@ -233,7 +233,7 @@ def test_what_a_callback_knows_must_fit_into_json(tmp_path: Path) -> None:
     patient = Patient()
     patient.state = lambda: {"best": np.zeros(2)}  # type: ignore[method-assign]
     model = ep.MF(2)
-    with pytest.raises(TypeError, match=r"callback.state\(\) must return what JSON can hold, got .*ndarray"):
+    with pytest.raises(TypeError, match=r"callback.state\(\) must return JSON data, got .*ndarray"):
         model.fit(FEEDBACK, checkpoint=tmp_path, callback=patient)
     assert model.stop_reason_ == "error"
 
@@ -295,34 +295,42 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"options": {"regularization": {"W": 0.3, "default": 0.1}}},
         r"regularization was {'W': 0.2, 'default': 0.1}, is {'W': 0.3, 'default': 0.1}[.]",
     ),
-    "pairs": ({}, {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 2, 2, 0])}, "the list of pairs of feedback is not the one of"),
+    "pairs": (
+        {},
+        {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 2, 2, 0])},
+        "the list of pairs of feedback differs from that of",
+    ),
     "y": (
         {},
         {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 1, 2, 0], 2.0)},
-        "y of feedback is not the one of the checkpoint[.]",
+        "y of feedback differs from that of the checkpoint[.]",
     ),
     "weights": (
         {},
         {"feedback": ep.Feedback([0, 0, 1, 2, 3], [0, 1, 1, 2, 0], item_weight=[1, 2, 1])},
-        "item_weight of feedback is not the one of the checkpoint[.]",
+        "item_weight of feedback differs from that of the checkpoint[.]",
     ),
     "column": (
         {},
         {"contexts": {**COLUMNS, "country": sp.csr_array(np.eye(2)[[0, 1, 1, 1]])}},
-        "the column 'country' of contexts is not the one of the checkpoint[.]",
+        "the column 'country' of contexts differs from that of the checkpoint[.]",
     ),
-    "numbers": ({}, {"contexts": {**COLUMNS, "text": np.ones((4, 2))}}, "the column 'text' of contexts is not the one of the"),
-    "levels": ({}, {"contexts": {**COLUMNS, "user": ep.Levels(range(4), 5)}}, "the column 'user' of contexts is not the one of"),
+    "numbers": ({}, {"contexts": {**COLUMNS, "text": np.ones((4, 2))}}, "the column 'text' of contexts differs from that of the"),
+    "levels": ({}, {"contexts": {**COLUMNS, "user": ep.Levels(range(4), 5)}}, "the column 'user' of contexts differs from that of"),
     "order": (
         {"contexts": {"a": [0, 1, 0, 1], "b": [1, 0, 0, 0]}},
         {"contexts": {"b": [1, 0, 0, 0], "a": [0, 1, 0, 1]}},
         r"the list of columns of contexts was \['a', 'b'\], is \['b', 'a'\][.]",
     ),
     "fewer": ({}, {"contexts": {"user": np.arange(4)}}, r"the list of columns of contexts was \[.*\], is \['user'\][.]"),
-    "operator": ({"contexts": {"x": OPERATOR}}, {"contexts": {"x": OTHER_OPERATOR}}, "the column 'x' of contexts is not the one"),
-    "history": ({"contexts": HISTORY}, {"contexts": OTHER_HISTORY}, "the column 'history' of contexts is not the one of"),
-    "described": ({"contexts": NAMED}, {"contexts": OTHER_NAMED}, "the column 'user' of contexts is not the one of the"),
-    "start": ({"start": START}, {"start": {"W": np.zeros((8, 2))}}, r"start\['W'\] is not the one of the checkpoint[.]"),
+    "operator": (
+        {"contexts": {"x": OPERATOR}},
+        {"contexts": {"x": OTHER_OPERATOR}},
+        "the column 'x' of contexts differs",
+    ),
+    "history": ({"contexts": HISTORY}, {"contexts": OTHER_HISTORY}, "the column 'history' of contexts differs from that of"),
+    "described": ({"contexts": NAMED}, {"contexts": OTHER_NAMED}, "the column 'user' of contexts differs from that of the"),
+    "start": ({"start": START}, {"start": {"W": np.zeros((8, 2))}}, r"start\['W'\] differs from that of the checkpoint[.]"),
     "held": ({}, {"fixed": START}, r"the list of parameters in fixed was \[\], is \['W'\][.]"),
 }
 
@@ -413,7 +421,7 @@ def test_no_flipped_byte_goes_unnoticed(finished: Path, data: st.DataObject) -> 
     [
         (lambda text: text[:-1], "damaged: it has .* bytes, and the manifest says"),
         (lambda text: b"", "damaged: it has 0 bytes"),
-        (lambda text: text[:-1] + bytes([text[-1] ^ 1]), "damaged: its checksum is not that of the manifest"),
+        (lambda text: text[:-1] + bytes([text[-1] ^ 1]), "damaged: its checksum does not match the manifest"),
     ],
 )
 def test_damaged_parameters(finished: Path, change: Any, message: str) -> None:
@@ -438,9 +446,9 @@ def test_damaged_parameters(finished: Path, change: Any, message: str) -> None:
         ),
         (
             lambda text: text.replace(b'"version": 1', b'"version": 2'),
-            "has format 2, and this version of everypair reads 1 and older",
+            "has format 2, and this version of everypair reads formats up to 1",
         ),
-        (lambda text: text.replace(b'"factors": 2', b'"factors": 3'), "is damaged: its checksum does not fit its text"),
+        (lambda text: text.replace(b'"factors": 2', b'"factors": 3'), "is damaged: its checksum does not match its content"),
     ],
 )
 def test_damaged_or_foreign_manifests(finished: Path, change: Any, message: str) -> None:
@@ -528,7 +536,7 @@ def test_a_full_disk(call: str, nth: int, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.setattr(os, call, full)
 
     model = ep.MF(2, epochs=5)
-    with pytest.raises(OSError, match=rf"{tmp_path}.* cannot be written: No space left on device\. Choose another place"):
+    with pytest.raises(OSError, match=rf"{tmp_path}.* cannot be written: No space left on device\. Choose another path"):
         model.fit(FEEDBACK, checkpoint=tmp_path, callback=fill)
     monkeypatch.undo()
     assert model.stop_reason_ == "error"

@@ -122,8 +122,8 @@ def test_rows_that_are_done_are_not_computed(monkeypatch: pytest.MonkeyPatch) ->
     computed: list[Any] = []
     monkeypatch.setattr(pruned, "FEW_ROWS", 1)
     monkeypatch.setattr(pruned, "ITEMS", 64)
-    search = pruned.tiles.search
-    monkeypatch.setattr(pruned.tiles, "search", lambda *args: computed.append(1) or search(*args))
+    search = pruned.topn_tiles.search
+    monkeypatch.setattr(pruned.topn_tiles, "search", lambda *args: computed.append(1) or search(*args))
     random = np.random.default_rng(0)
     phi, psi = np.abs(random.normal(size=(20, 4))), 1e-3 * random.normal(size=(640, 4))
     psi[400] = 10.0

@@ -334,7 +334,7 @@ def test_arrays_that_do_not_fit_are_refused(lie: str, dataset: ep.Dataset, tmp_p
 def test_a_format_is_a_number(version: Any, dataset: ep.Dataset, tmp_path: Path) -> None:
     fitted("Popularity", dataset).save(tmp_path)
     rewritten(tmp_path, version=version)
-    with pytest.raises(ValueError, match="its format cannot be"):
+    with pytest.raises(ValueError, match="its format version cannot be"):
         ep.load(tmp_path)
 
 
@@ -406,7 +406,7 @@ def test_what_is_refused(dataset: ep.Dataset, tmp_path: Path) -> None:
     recommender = fitted("MF", dataset)
     recommender.save(place)
     rewritten(place, version=99)
-    with pytest.raises(ValueError, match="has format 99, and this version of everypair reads 1"):
+    with pytest.raises(ValueError, match="has format 99, and this version of everypair reads formats up to 1"):
         ep.load(place)
     rewritten(place, version=1, kind="checkpoint")
     with pytest.raises(ValueError, match="not the manifest of a recommender, but of a checkpoint"):
@@ -414,7 +414,7 @@ def test_what_is_refused(dataset: ep.Dataset, tmp_path: Path) -> None:
     (place / "manifest.json").write_text("[1, 2")
     with pytest.raises(ValueError, match=r"manifest\.json is not JSON"):
         ep.load(place)
-    with pytest.raises(FileExistsError, match="is not of a recommender, and would be overwritten"):
+    with pytest.raises(FileExistsError, match="is not the manifest of a recommender, and would be overwritten"):
         recommender.save(place)
     (place / "manifest.json").unlink()
     recommender.save(place)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.ranking.rank import Lists, Plain, Products, rank
+from everypair.ranking.rank import DenseScores, Lists, Products, rank
 from everypair.recommend import export
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import SERIAL, Workers
@@ -65,7 +65,7 @@ def test_ranks_are_those_of_a_sort(rows: int, n_items: int, n: int, k: int, seed
     given_lists = [
         None if each is None else Lists.of([np.array(items, np.int64) for items in each]) for each in (excluded, candidates)
     ]
-    for scores in (Products(phi, psi), Plain(lambda start, stop: exact[start:stop].copy(), rows, n_items)):
+    for scores in (Products(phi, psi), DenseScores(lambda start, stop: exact[start:stop].copy(), rows, n_items)):
         ids, best = rank(scores, n, SERIAL, *given_lists, allowed)
         for r in range(rows):
             left = set(range(n_items) if candidates is None else candidates[r]) - set([] if excluded is None else excluded[r])

@@ -285,7 +285,7 @@ def test_what_new_tables_say() -> None:
     dataset = ep.Dataset({"user": ["a", "b"], "item": [1, 2]}, users={"user": ["a", "b"], "age": [30, 40], "city": ["X", "Y"]})
     more = dataset.extended({"user": ["c"], "item": [1]}, users={"user": ["b", "c"], "age": [41, 50], "cty": ["Z", "Z"]})
     assert more.user_table.to_pydict() == {"age": [30, 41, 50], "city": ["X", "Y", None]}
-    assert more.notes == ["columns of users that the data do not have: left out (cty)."]
+    assert more.notes == ["columns of users that the dataset does not have: left out (cty)."]
     assert dataset.extended(items={"item": [7]}).items.values.to_pylist() == [1, 2, 7]
     times = {"user": ["a"], "item": [1], "t": [dt.datetime(2500, 1, 1)]}
     fine = {"user": ["a"], "item": [1], "t": pa.array([1], pa.timestamp("ns"))}

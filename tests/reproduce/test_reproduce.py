@@ -14,7 +14,7 @@ from hypothesis import given
 
 import everypair as ep
 from everypair.cli.shell import main
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.reproduce import cost, report
@@ -51,7 +51,7 @@ def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log:
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
     columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}
     model = ep.FM(2, epochs=1, rotate=False, dtype="float64", unobserved_weight=0.01, regularization=0.1, **PAPER)
-    conventional = cost.Conventional(feedback, columns, model)
+    conventional = cost.ConventionalFM(feedback, columns, model)
     start = {letter: value.copy() for letter, value in conventional.parameters.items()}
     model.fit(feedback, contexts=columns, start=start)
     conventional.epoch()
@@ -162,8 +162,6 @@ def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
         (["reproduce", "--data", "movielens-1m"], "give --path"),
         (["reproduce", "--path", "/nowhere"], "--path is for real data"),
         (["reproduce", "--data", "movielens-1m", "--path", "/nowhere"], "/nowhere"),
-        (["benchmark", "quality", "--data", "."], "has none of the data sets"),
-        (["benchmark", "quality", "--data", ".", "--rows", "netflix"], "there is no row 'netflix'"),
         (["reproduce", "--users", "3"], "not in the range"),
     ],
 )
@@ -211,7 +209,7 @@ def test_errors_with_a_traceback_on_request() -> None:
     assert isinstance(done.exception, ValueError)
 
 
-@pytest.mark.parametrize("arguments", [[], ["reproduce"], ["benchmark"], ["benchmark", "quality"]])
+@pytest.mark.parametrize("arguments", [[], ["reproduce"]])
 def test_help(arguments: list[str]) -> None:
     done = run(*arguments, "--help")
     assert done.exit_code == 0

@@ -1,4 +1,4 @@
-"""The page of the service in a real browser: what people do with it, what they see, and nothing wrong in the console."""
+"""The page of the service in a real browser: its functions, its layout, and no errors in the console."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 import everypair as ep
 
-from services import Remote, fitted, serving
+from services import ServiceProcess, fitted, serving
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [pytest.mark.full, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium: apt-get install chromium")]
-PICTURES = os.environ.get("EVERYPAIR_PICTURES")  # a folder for pictures of the page
+PICTURES = os.environ.get("EVERYPAIR_PICTURES")  # a folder for screenshots
 SIZES = {"light": (1440, 1000), "dark": (1440, 1000), "phone": (390, 844)}
 
 
@@ -46,27 +46,29 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def service(folder: Path) -> Iterator[Remote]:
+def service(folder: Path) -> Iterator[ServiceProcess]:
     with serving(folder) as remote:
         yield remote
 
 
 class Visit:
-    """A page that is open, and all that it said or asked for."""
+    """An open page, with its console messages and its requests."""
 
-    def __init__(self, browser: Any, service: Remote, size: tuple[int, int] = (1440, 1000), **options: Any) -> None:
+    def __init__(self, browser: Any, service: ServiceProcess, size: tuple[int, int] = (1440, 1000), **options: Any) -> None:
         options = {"viewport": {"width": size[0], "height": size[1]}, "reduced_motion": "reduce", **options}
         self.service, self.context = service, browser.new_context(**options)
         self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text) if message.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.messages: list[str] = []  # errors and warnings of the console
+        self.requested: list[str] = []
+        self.page.on(
+            "console", lambda message: self.messages.append(message.text) if message.type in ("error", "warning") else None
+        )
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("request", lambda request: self.requested.append(request.url))
         self.page.goto(service.url)
 
     def settled(self) -> Visit:
-        """When all that was asked for has come."""
+        """Wait until all responses are drawn."""
         self.page.wait_for_selector("#items li")
         self.page.wait_for_selector("main[aria-busy=false]")
         return self
@@ -82,22 +84,22 @@ class Visit:
         return [each.get_attribute("data-item") for each in self.page.query_selector_all("#items .item")]
 
     def recommended(self, **body: Any) -> list[str]:
-        """What the service says itself."""
+        """The items that the service recommends."""
         return [entry["item"] for entry in self.service.post("/recommend", **body).json()["items"]]
 
     def fits(self) -> bool:
-        """Whether nothing is wider than the screen."""
+        """Whether the page is not wider than the screen."""
         return self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 @pytest.fixture
-def visit(browser: Any, service: Remote) -> Iterator[Visit]:
+def visit(browser: Any, service: ServiceProcess) -> Iterator[Visit]:
     visit = Visit(browser, service).settled()
     yield visit
     visit.settled()
     visit.context.close()
-    assert visit.said == []
-    assert all(url.startswith(service.url) for url in visit.asked), "it works without a network"
+    assert visit.messages == []
+    assert all(url.startswith(service.url) for url in visit.requested), "the page must work without a network"
 
 
 def test_a_known_user(visit: Visit) -> None:
@@ -116,13 +118,13 @@ def test_a_known_user(visit: Visit) -> None:
     assert visit.listed() == visit.recommended(user="u007", n=20, exclude_seen=False)
 
 
-def test_recommendations_change_with_what_is_said(visit: Visit) -> None:
+def test_recommendations_follow_attributes_and_history(visit: Visit) -> None:
     visit.choose_user("u003")
     before = visit.listed()
     visit.page.select_option("#attribute-country", "JP")
     visit.settled()
-    said: dict[str, Any] = {"user": "u003", "country": "JP"}
-    assert visit.listed() == visit.recommended(request=said) != before
+    request: dict[str, Any] = {"user": "u003", "country": "JP"}
+    assert visit.listed() == visit.recommended(request=request) != before
     assert visit.page.locator(".moved").count() > 0
     visit.page.fill("#add", "v01")
     visit.page.wait_for_selector("#add-options li:has-text('v01')")
@@ -132,17 +134,17 @@ def test_recommendations_change_with_what_is_said(visit: Visit) -> None:
     seen = [entry["item"] for entry in visit.service.post("/profile", user="u003").json()["history"]]
     added = visit.service.client.get("/items?query=v01&limit=20").json()["items"][1]
     assert visit.page.locator("#history li.added").inner_text().startswith(added["title"])
-    assert visit.listed() == visit.recommended(request={**said, "history": [*seen, added["item"]]})
+    assert visit.listed() == visit.recommended(request={**request, "history": [*seen, added["item"]]})
     visit.page.get_by_label(f"Remove {added['title']}", exact=True).first.click()
     visit.settled()
-    assert visit.listed() == visit.recommended(request=said)
+    assert visit.listed() == visit.recommended(request=request)
     visit.page.click("#restore")
     visit.settled()
     assert visit.listed() == before
 
 
-def test_enter_before_the_answer(visit: Visit) -> None:
-    """What is taken is the best for what was typed, not for what was there before."""
+def test_enter_before_the_search_result(visit: Visit) -> None:
+    """Enter chooses the best match of the typed text, not an option that was listed before."""
     visit.page.focus("#user")
     visit.page.wait_for_selector("#user-options li")
     visit.page.keyboard.type("u042")
@@ -154,7 +156,7 @@ def test_enter_before_the_answer(visit: Visit) -> None:
     assert visit.listed() == visit.recommended(user="u042")
 
 
-def test_someone_new(visit: Visit) -> None:
+def test_a_new_visitor(visit: Visit) -> None:
     visit.page.click("#nobody")
     visit.settled()
     assert visit.listed() == visit.recommended(request={})
@@ -168,7 +170,7 @@ def test_someone_new(visit: Visit) -> None:
     assert first not in visit.listed()
 
 
-def test_why_adds_up_and_similar_items_follow(visit: Visit) -> None:
+def test_contributions_add_up_and_similar_items_follow(visit: Visit) -> None:
     visit.choose_user("u011")
     visit.page.locator("#items .item").nth(1).click()
     visit.settled()
@@ -186,14 +188,14 @@ def test_why_adds_up_and_similar_items_follow(visit: Visit) -> None:
     assert visit.page.inner_text("#why-item").startswith(similar[0]["title"])
 
 
-def test_all_of_it_by_keyboard(visit: Visit) -> None:
+def test_everything_by_keyboard(visit: Visit) -> None:
     page = visit.page
     page.focus("#user")
     page.keyboard.type("u02")
     page.wait_for_selector("#user-options li:text-is('u020')")
     page.keyboard.press("Escape")
     assert page.is_hidden("#user-options")
-    assert not page.input_value("#user").startswith("u02 "), "who is asking is who was before"
+    assert not page.input_value("#user").startswith("u02 "), "Escape restores the user"
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("u02")
     page.wait_for_selector("#user-options li:text-is('u020')")
@@ -213,7 +215,7 @@ def test_all_of_it_by_keyboard(visit: Visit) -> None:
     visit.settled()
     assert page.is_visible("#restore")
     focused = "document.activeElement.dataset.key ?? document.activeElement.id"
-    assert page.evaluate(focused) == "plus:0", "it stays where it was when the list is redrawn"
+    assert page.evaluate(focused) == "plus:0", "the focus survives a redraw"
     page.locator("#history button").first.focus()
     page.keyboard.press("Enter")
     visit.settled()
@@ -234,7 +236,7 @@ def test_all_of_it_by_keyboard(visit: Visit) -> None:
     assert page.evaluate("document.activeElement.id") == "attribute-country"
 
 
-def test_what_is_typed_is_not_who_is_asking(visit: Visit) -> None:
+def test_typed_text_is_not_a_user_before_it_is_chosen(visit: Visit) -> None:
     visit.choose_user("u008")
     visit.page.fill("#user", "nobody at all")
     visit.page.wait_for_selector("#user-options .none")
@@ -242,9 +244,8 @@ def test_what_is_typed_is_not_who_is_asking(visit: Visit) -> None:
     assert visit.page.input_value("#user") == "u008"
 
 
-def late(visit: Visit, pattern: str, milliseconds: int, times: int = 1) -> None:
-    """The next answers to such requests come late."""
-
+def delay(visit: Visit, pattern: str, milliseconds: int, times: int = 1) -> None:
+    """Delay the next responses to requests that match a pattern."""
     held: list[Any] = []
 
     def handle(route: Any) -> None:
@@ -260,9 +261,9 @@ def late(visit: Visit, pattern: str, milliseconds: int, times: int = 1) -> None:
     )
 
 
-def test_answers_that_come_late_change_nothing(visit: Visit) -> None:
+def test_outdated_responses_are_ignored(visit: Visit) -> None:
     visit.choose_user("u001")
-    late(visit, "/profile$", 600)
+    delay(visit, "/profile$", 600)
     visit.page.fill("#user", "u002")
     visit.page.wait_for_selector("#user-options li:text-is('u002')")
     visit.page.keyboard.press("Enter")
@@ -271,7 +272,7 @@ def test_answers_that_come_late_change_nothing(visit: Visit) -> None:
     visit.settled()
     assert visit.page.input_value("#user") == ""
     assert visit.listed() == visit.recommended(request={})
-    late(visit, "/map.by=language", 600)
+    delay(visit, "/map.by=language", 600)
     visit.page.select_option("#colour", "language")
     visit.page.select_option("#colour", "category")
     visit.page.wait_for_timeout(1000)
@@ -291,11 +292,11 @@ def test_bars_are_never_those_of_another_item(visit: Visit) -> None:
     visit.page.wait_for_selector("#trouble:visible")
     assert visit.page.locator("#bars .bar").count() == 0
     assert "too slow" in visit.page.inner_text("#trouble")
-    visit.said.clear()  # the browser's own line
+    visit.messages.clear()  # the browser reports the 503
 
 
 def test_a_long_history_is_kept_whole(browser: Any, tmp_path: Path) -> None:
-    """Also what is not shown of it counts when something is added."""
+    """Items that are not shown still count when one is added."""
     items = [f"v{j:03d}" for j in range(400)]
     events = {"user": ["ann"] * 300 + ["bob"] * 100, "item": items[:300] + items[250:350]}
     ep.Recommender(ep.MF(factors=4, epochs=3)).fit(ep.Dataset(events)).save(tmp_path)
@@ -308,7 +309,7 @@ def test_a_long_history_is_kept_whole(browser: Any, tmp_path: Path) -> None:
         visit.settled()
         assert not set(visit.listed()) & set(items[:300])
         visit.context.close()
-        assert visit.said == []
+        assert visit.messages == []
 
 
 def test_ids_that_are_large_numbers(browser: Any, tmp_path: Path) -> None:
@@ -326,7 +327,7 @@ def test_ids_that_are_large_numbers(browser: Any, tmp_path: Path) -> None:
         visit.settled()
         assert visit.page.locator("#bars .bar").count() > 1
         visit.context.close()
-        assert visit.said == []
+        assert visit.messages == []
 
 
 def test_several_values_and_numbers(browser: Any, tmp_path: Path) -> None:
@@ -347,23 +348,23 @@ def test_several_values_and_numbers(browser: Any, tmp_path: Path) -> None:
         visit.page.get_by_label("c", exact=True).check()
         visit.page.select_option("#attribute-member", "false")
         visit.page.fill("#attribute-height", "1.65")
-        visit.page.locator("#items .item").nth(1).click()  # the field changes as it is left, and the click counts
+        visit.page.locator("#items .item").nth(1).click()  # the click counts although the field changes when it loses the focus
         visit.settled()
-        said = {"likes": "a|c", "member": False, "height": 1.65}
-        assert visit.listed() == [str(item) for item in visit.recommended(request=said)]
+        request = {"likes": "a|c", "member": False, "height": 1.65}
+        assert visit.listed() == [str(item) for item in visit.recommended(request=request)]
         assert visit.page.is_visible("#bars")
         visit.context.close()
-        assert visit.said == []
+        assert visit.messages == []
 
 
-def test_titles_are_text_and_nothing_else(browser: Any, tmp_path: Path) -> None:
+def test_titles_are_escaped(browser: Any, tmp_path: Path) -> None:
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     events = {"user": [evil, evil, "b", "b"], "item": [evil, "y", "y", "z" * 400]}
     items = {"item": [evil, "y", "z" * 400], "title": [evil, "  ", "long " * 100], "kind": [evil, "", None]}
     ep.Recommender(ep.MF(factors=2, epochs=2)).fit(ep.Dataset(events, items=items)).save(tmp_path)
     with serving(tmp_path) as service:
         visit = Visit(browser, service, (390, 844)).settled()
-        visit.page.on("dialog", lambda dialog: visit.said.append("a script ran"))
+        visit.page.on("dialog", lambda dialog: visit.messages.append("a script ran"))
         visit.page.uncheck("#seen")
         visit.settled()
         for j in range(3):
@@ -372,7 +373,7 @@ def test_titles_are_text_and_nothing_else(browser: Any, tmp_path: Path) -> None:
         assert visit.fits()
         assert visit.page.locator("#items img, #why img, #legend img").count() == 0
         visit.context.close()
-        assert visit.said == []
+        assert visit.messages == []
 
 
 def test_the_map(visit: Visit) -> None:
@@ -395,7 +396,7 @@ def test_the_map(visit: Visit) -> None:
     page.locator("#legend button").first.click()
     assert page.locator("#legend button").first.get_attribute("aria-pressed") == "true"
     box = page.locator("#map").bounding_box()
-    for x in range(60, int(box["width"]) - 60, 7):  # until there is something
+    for x in range(60, int(box["width"]) - 60, 7):  # until the pointer is over an item
         page.mouse.move(box["x"] + x, box["y"] + box["height"] / 2)
         if page.is_visible("#tip"):
             break
@@ -405,7 +406,7 @@ def test_the_map(visit: Visit) -> None:
     assert page.inner_text("#why-item").split("\n")[0] in page.inner_text("#tip")
 
 
-def test_the_facts_of_the_model(visit: Visit) -> None:
+def test_the_model_card(visit: Visit) -> None:
     facts = visit.service.client.get("/model").json()
     assert facts["model"] in visit.page.inner_text("#summary")
     assert "factors" in visit.page.inner_text("#settings")
@@ -415,7 +416,7 @@ def test_the_facts_of_the_model(visit: Visit) -> None:
     assert f"{ndcg['low']:.4f} to {ndcg['high']:.4f}" in visit.page.inner_text("#evaluation")
 
 
-def test_light_and_dark(browser: Any, service: Remote) -> None:
+def test_light_and_dark(browser: Any, service: ServiceProcess) -> None:
     visit = Visit(browser, service, color_scheme="dark").settled()
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = visit.page.evaluate(ground)
@@ -428,12 +429,12 @@ def test_light_and_dark(browser: Any, service: Remote) -> None:
     visit.settled()
     assert visit.page.inner_text("#theme") == "Dark"
     visit.context.close()
-    assert visit.said == []
+    assert visit.messages == []
 
 
 @pytest.mark.parametrize("look", SIZES)
-def test_it_fits_and_can_be_shown(browser: Any, service: Remote, look: str) -> None:
-    """Pictures for the documentation are taken here, where a folder is named."""
+def test_layout_as_shown_in_the_docs(browser: Any, service: ServiceProcess, look: str) -> None:
+    """With EVERYPAIR_PICTURES set, this also takes the screenshots of the documentation."""
     visit = Visit(
         browser, service, SIZES[look], color_scheme="dark" if look == "dark" else "light", has_touch=look == "phone",
         is_mobile=look == "phone", device_scale_factor=2 if look == "phone" else 1,
@@ -458,10 +459,10 @@ def test_it_fits_and_can_be_shown(browser: Any, service: Remote, look: str) -> N
         visit.page.wait_for_timeout(300)
         visit.page.screenshot(path=f"{PICTURES}/page-{look}.png", full_page=look != "phone")
     visit.context.close()
-    assert visit.said == []
+    assert visit.messages == []
 
 
-def test_another_model_under_an_open_page(browser: Any, tmp_path: Path) -> None:
+def test_a_new_model_under_an_open_page(browser: Any, tmp_path: Path) -> None:
     fitted(seed=1).save(tmp_path)
     with serving(tmp_path, "--no-watch") as service:
         visit = Visit(browser, service).settled()
@@ -471,12 +472,13 @@ def test_another_model_under_an_open_page(browser: Any, tmp_path: Path) -> None:
         visit.page.select_option("#n", "20")
         visit.page.wait_for_selector(f"#summary:has-text('{after}')")
         assert visit.settled().page.inner_text("#summary") != before
-        assert visit.said == []
+        assert visit.messages == []
         visit.choose_user("u05")
         visit.page.locator("#items .item").first.click()
         visit.page.select_option("#attribute-country", "JP")
         visit.settled()
-        other = ep.Dataset({"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid")  # nothing of what there was
+        # other users, items and columns
+        other = ep.Dataset({"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid")
         ep.Recommender(ep.MF(factors=2, epochs=1)).fit(other).save(tmp_path)
         last = service.client.post("/reload").json()["model"]
         visit.page.select_option("#n", "50")
@@ -510,7 +512,7 @@ def test_a_page_with_a_token(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [ep.MF(factors=4, epochs=3), ep.Popularity()], ids=lambda model: type(model).__name__)
-def test_models_that_are_told_less(browser: Any, tmp_path: Path, model: Any) -> None:
+def test_models_without_attributes(browser: Any, tmp_path: Path, model: Any) -> None:
     fitted(model, context=[ep.UserId()]).save(tmp_path)
     with serving(tmp_path) as service:
         visit = Visit(browser, service).settled()
@@ -524,10 +526,10 @@ def test_models_that_are_told_less(browser: Any, tmp_path: Path, model: Any) -> 
         if isinstance(model, ep.MF):
             assert "can say nothing of this visitor yet" in visit.page.inner_text("#status")
         visit.context.close()
-        assert [text for text in visit.said if "422" not in text] == []  # a refusal, which the page tells in words
+        assert [text for text in visit.messages if "422" not in text] == []  # the page shows the refusal
 
 
-def test_without_a_map_for_once(browser: Any, service: Remote) -> None:
+def test_a_map_that_fails_to_load(browser: Any, service: ServiceProcess) -> None:
     visit = Visit(browser, service)
     visit.page.route(re.compile(r"/map\?"), lambda route: route.fulfill(status=502, body="<html>"))
     visit.page.reload()
@@ -537,7 +539,7 @@ def test_without_a_map_for_once(browser: Any, service: Remote) -> None:
     visit.context.close()
 
 
-def test_a_service_that_has_gone(browser: Any, tmp_path: Path) -> None:
+def test_a_service_that_has_ended(browser: Any, tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path) as service:
         visit = Visit(browser, service).settled()

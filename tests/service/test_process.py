@@ -1,4 +1,4 @@
-"""The service as a process of its own, with workers: signals, crashes, other models under load, clients that behave badly."""
+"""``everypair serve`` with its workers: signals, crashes, new models under load, misbehaving clients."""
 
 from __future__ import annotations
 
@@ -24,54 +24,53 @@ import pytest
 
 import everypair as ep
 
-from services import Remote, dataset, fitted, serving
+from services import ServiceProcess, dataset, fitted, serving
 
-pytestmark = pytest.mark.full  # processes of their own: nothing that is measured or checked here reaches them
+pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
 USERS = dataset().users.values.to_pylist()
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Remote]:
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     folder = tmp_path_factory.mktemp("model")
     fitted().save(folder)
     with serving(folder, "--workers", "2", "--max-concurrent", "50") as service:
         yield service
 
 
-def exchanged(port: int, content: bytes, seconds: float = 30) -> bytes:
-    """What comes back on a connection of one's own until it is closed, or until an answer is there."""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as line:
-        line.sendall(content)
-        found = b""
-        while part := line.recv(65_536):
-            found += part
-            if b"\r\n\r\n" in found:
+def send_raw(port: int, content: bytes, seconds: float = 30) -> bytes:
+    """Send bytes on a new connection; what comes back until the headers of a response are there or the connection is closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        connection.sendall(content)
+        received = b""
+        while chunk := connection.recv(65_536):
+            received += chunk
+            if b"\r\n\r\n" in received:
                 break
-        return found
+        return received
 
 
-def until(there: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for it."""
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
     end = time.monotonic() + seconds
-    while not there():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_it_answers_like_the_recommender(tmp_path: Path) -> None:
-    given = fitted()
-    given.save(tmp_path)
+def test_recommendations_are_those_of_the_recommender(tmp_path: Path) -> None:
+    recommender = fitted()
+    recommender.save(tmp_path)
     with serving(tmp_path) as service:
         for user in USERS[:5]:
             found = service.post("/recommend", user=user, n=4).json()["items"]
-            wanted = given.recommend(users=[user], n=4)
+            wanted = recommender.recommend(users=[user], n=4)
             assert [entry["item"] for entry in found] == wanted["item"].to_pylist()
             assert [entry["score"] for entry in found] == wanted["score"].to_pylist()
         assert "EveryPair" in service.client.get("/").text
 
 
-def test_workers_count_together(remote: Remote) -> None:
-    """Each request on a connection of its own: they reach both workers, and any of them tells of all."""
+def test_metrics_are_those_of_all_workers(remote: ServiceProcess) -> None:
+    """Requests on separate connections reach both workers, and either worker reports the sum."""
 
     def counted() -> float:
         lines = httpx.get(f"{remote.url}/metrics").text.splitlines()
@@ -85,28 +84,28 @@ def test_workers_count_together(remote: Remote) -> None:
     assert "everypair_resident_bytes" in httpx.get(f"{remote.url}/metrics").text
 
 
-def test_thousands_of_connections(remote: Remote) -> None:
+def test_thousands_of_connections(remote: ServiceProcess) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2_000
     if hard != resource.RLIM_INFINITY and hard < wanted + 200:
         pytest.skip(f"the system allows {hard} open files")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted + 200), hard))
-    lines = []
+    connections = []
     try:
         for _ in range(wanted):
-            lines.append(socket.create_connection(("127.0.0.1", remote.port), timeout=30))
+            connections.append(socket.create_connection(("127.0.0.1", remote.port), timeout=30))
         assert remote.post("/recommend", user=USERS[0]).status_code == 200
-        for line in lines[:200]:  # some of them begin to ask, and do not go on
-            line.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Le")
+        for connection in connections[:200]:  # requests that are never completed
+            connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Le")
         assert remote.post("/recommend", user=USERS[0]).status_code == 200
     finally:
-        for line in lines:
-            line.close()
+        for connection in connections:
+            connection.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert remote.client.get("/health").json()["status"] == "ok"
 
 
-def test_many_at_once_are_answered_or_told_to_wait(remote: Remote) -> None:
+def test_concurrent_requests_are_answered_or_refused_as_busy(remote: ServiceProcess) -> None:
     with ThreadPoolExecutor(60) as pool:
         body = {"users": USERS, "n": 20}
         answers = list(pool.map(lambda _: httpx.post(f"{remote.url}/recommend/batch", json=body, timeout=60), range(300)))
@@ -115,7 +114,7 @@ def test_many_at_once_are_answered_or_told_to_wait(remote: Remote) -> None:
     assert all(answer.json()["lists"] == wanted for answer in answers if answer.status_code == 200)
 
 
-def test_clients_that_hang_up(remote: Remote) -> None:
+def test_clients_that_hang_up(remote: ServiceProcess) -> None:
     body = json.dumps({"users": USERS, "n": 30}).encode()
     head = (
         b"POST /recommend/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -123,12 +122,14 @@ def test_clients_that_hang_up(remote: Remote) -> None:
     )
     for content in (b"", b"POST", head, head + body[:50], head + body):
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", remote.port), timeout=10) as line:
-                line.sendall(content)
-                line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # without a farewell
+            with socket.create_connection(("127.0.0.1", remote.port), timeout=10) as connection:
+                connection.sendall(content)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset instead of a close
     assert remote.post("/recommend", user=USERS[0]).status_code == 200
-    flying = [line for line in remote.client.get("/metrics").text.splitlines() if line.startswith("everypair_requests_in_flight")]
-    assert len(flying) == 1
+    in_flight = [
+        line for line in remote.client.get("/metrics").text.splitlines() if line.startswith("everypair_requests_in_flight")
+    ]
+    assert len(in_flight) == 1
 
 
 @pytest.mark.parametrize(
@@ -144,31 +145,31 @@ def test_clients_that_hang_up(remote: Remote) -> None:
     ],
     ids=["no HTTP", "another version", "long headers", "endless headers", "a negative length", "bad chunks", "TLS"],
 )
-def test_what_is_no_request(remote: Remote, content: bytes) -> None:
+def test_malformed_requests(remote: ServiceProcess, content: bytes) -> None:
     try:
-        found = exchanged(remote.port, content, seconds=3)
+        received = send_raw(remote.port, content, seconds=3)
     except (ConnectionError, TimeoutError):
-        found = b""
-    assert found == b"" or found.split()[1] in (b"400", b"404", b"413", b"431", b"505"), found[:200]
-    assert b"Traceback" not in found
+        received = b""
+    assert received == b"" or received.split()[1] in (b"400", b"404", b"413", b"431", b"505"), received[:200]
+    assert b"Traceback" not in received
     assert remote.client.get("/health").status_code == 200
 
 
-def test_slow_bodies_are_given_up(tmp_path: Path) -> None:
+def test_slow_headers_and_bodies_are_refused(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path, "--seconds", "0.5") as service:
         head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-        assert exchanged(service.port, head).split()[1] == b"503"
+        assert send_raw(service.port, head).split()[1] == b"503"
         began = time.monotonic()
-        assert exchanged(service.port, head[:30]) == b""  # closed
+        assert send_raw(service.port, head[:30]) == b""  # closed
         assert 0.4 < time.monotonic() - began < 10
 
 
-# other models
+# new models
 
 
-def test_a_new_model_takes_its_place_in_all_workers(tmp_path: Path) -> None:
-    """Under load, by watching the folder: no request fails, none is answered by two models, and both models are seen."""
+def test_all_workers_switch_to_a_new_model(tmp_path: Path) -> None:
+    """Under load, by watching the folder: no request fails, no response mixes two models, and both models answer."""
     models = [fitted(seed=seed) for seed in (1, 2)]
     models[0].save(tmp_path)
     wanted = [[model.recommend(users=[user], n=5)["score"].to_pylist() for user in USERS[:10]] for model in models]
@@ -179,7 +180,7 @@ def test_a_new_model_takes_its_place_in_all_workers(tmp_path: Path) -> None:
 
         def ask(j: int) -> None:
             while not stop.is_set():
-                with httpx.Client(base_url=service.url, timeout=60) as client:  # now and then on another connection
+                with httpx.Client(base_url=service.url, timeout=60) as client:  # another connection may reach another worker
                     for _ in range(10):
                         answer = client.post("/recommend", json={"user": USERS[j], "n": 5})
                         found.append((j, answer.json() if answer.status_code == 200 else answer.text))
@@ -189,8 +190,8 @@ def test_a_new_model_takes_its_place_in_all_workers(tmp_path: Path) -> None:
             each.start()
         for turn in (1, 0, 1):
             models[turn].save(tmp_path)
-            names.append(json.loads(service.logged("switched"))["model"])
-            service.logged("switched")
+            names.append(json.loads(service.wait_for_log("switched"))["model"])
+            service.wait_for_log("switched")
             time.sleep(0.3)
         stop.set()
         for each in asking:
@@ -204,7 +205,7 @@ def test_a_new_model_takes_its_place_in_all_workers(tmp_path: Path) -> None:
             assert [entry["score"] for entry in answer["items"]] == wanted[versions[answer["model"]]][j]
 
 
-def test_a_damaged_model_is_refused_by_all(tmp_path: Path) -> None:
+def test_a_damaged_model_is_refused_by_all_workers(tmp_path: Path) -> None:
     fitted(seed=1).save(tmp_path)
     with serving(tmp_path, "--workers", "2", "--no-watch") as service:
         before = service.client.get("/health").json()["model"]
@@ -216,7 +217,7 @@ def test_a_damaged_model_is_refused_by_all(tmp_path: Path) -> None:
         assert answer.status_code == 409
         assert "damaged" in answer.json()["error"]["message"]
         assert "/" not in answer.json()["error"]["message"], "no paths"
-        assert str(numbers) in service.logged("model refused"), "the log has the path"
+        assert str(numbers) in service.wait_for_log("model refused"), "the log has the path"
         assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {before}
         numbers.write_bytes(whole)
         after = service.client.post("/reload").json()
@@ -224,8 +225,8 @@ def test_a_damaged_model_is_refused_by_all(tmp_path: Path) -> None:
         assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {after["model"]}
 
 
-def test_a_new_folder_in_its_place(tmp_path: Path) -> None:
-    """A link that is turned to another folder, as deployments do, and a folder that is renamed."""
+def test_a_folder_that_is_replaced(tmp_path: Path) -> None:
+    """By a symbolic link to another folder, as deployments do, and by a folder that is renamed."""
     for j in range(3):
         fitted(seed=j).save(tmp_path / f"model-{j}")
     versions = [json.loads((tmp_path / f"model-{j}" / "manifest.json").read_text())["sha256"][:16] for j in range(3)]
@@ -236,16 +237,16 @@ def test_a_new_folder_in_its_place(tmp_path: Path) -> None:
         (tmp_path / "next").symlink_to("model-1")
         (tmp_path / "next").rename(current)
         for _ in range(2):
-            assert json.loads(service.logged("switched"))["model"] == versions[1]
+            assert json.loads(service.wait_for_log("switched"))["model"] == versions[1]
         current.unlink()
         (tmp_path / "model-2").rename(current)
         for _ in range(2):
-            assert json.loads(service.logged("switched"))["model"] == versions[2]
+            assert json.loads(service.wait_for_log("switched"))["model"] == versions[2]
         assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(16)} == {versions[2]}
 
 
 def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
-    """And clients that give up waiting for it harm nothing."""
+    """Also when clients time out before it is done."""
     fitted(seed=1).save(tmp_path)
     with serving(tmp_path, "--no-watch", "--seconds", "1", "--workers", "2") as service, ThreadPoolExecutor(20) as pool:
 
@@ -255,17 +256,17 @@ def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
         for seed in (2, 3):
             fitted(seed=seed).save(tmp_path)
             slow = service.workers()[1]
-            os.kill(slow, signal.SIGSTOP)  # it cannot be done while they wait
+            os.kill(slow, signal.SIGSTOP)  # a reload cannot finish while a worker is stopped
             for asking in [pool.submit(reload, 0.5) for _ in range(16)]:
                 with pytest.raises(httpx.ReadTimeout):
                     asking.result()
             os.kill(slow, signal.SIGCONT)
-            service.logged("switched")
-            service.logged("switched")
+            service.wait_for_log("switched")
+            service.wait_for_log("switched")
         fitted(seed=4).save(tmp_path)
         slow = service.workers()[1]
         os.kill(slow, signal.SIGSTOP)
-        asking = [pool.submit(reload, 60) for _ in range(20)]  # those of one worker share what comes of it
+        asking = [pool.submit(reload, 60) for _ in range(20)]  # requests to one worker share one reload
         time.sleep(2.5)
         os.kill(slow, signal.SIGCONT)
         answers = [each.result() for each in asking]
@@ -273,8 +274,8 @@ def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
         assert len({answer.json()["model"] for answer in answers}) == 1
 
 
-def test_a_worker_that_is_started_again_has_the_model_in_use(tmp_path: Path) -> None:
-    """Whatever is in the folder by then: another model that nobody asked for, one that is damaged, or nothing."""
+def test_a_restarted_worker_has_the_model_in_use(tmp_path: Path) -> None:
+    """Also if the folder has another model that was not loaded, a damaged one, or none by then."""
     model = tmp_path / "model"
     fitted(seed=1).save(model)
     with serving(model, "--workers", "2", "--no-watch") as service:
@@ -291,7 +292,7 @@ def test_a_worker_that_is_started_again_has_the_model_in_use(tmp_path: Path) -> 
                 assert answer.status_code == 409
                 assert str(tmp_path) not in answer.text
             os.kill(service.workers()[0], signal.SIGKILL)
-            service.logged("worker started")
+            service.wait_for_log("worker started")
             assert {httpx.get(f"{service.url}/health", timeout=60).json()["model"] for _ in range(16)} == {before}
         fitted(seed=3).save(model)
         assert service.client.post("/reload").json()["changed"] is True
@@ -301,63 +302,63 @@ def test_a_worker_that_is_started_again_has_the_model_in_use(tmp_path: Path) -> 
 # crashes and signals
 
 
-def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path, "--workers", "2") as service:
         first, second = service.workers()
         os.kill(first, signal.SIGKILL)
-        service.logged("worker ended")
-        service.logged("worker started")
+        service.wait_for_log("worker ended")
+        service.wait_for_log("worker started")
         assert second in service.workers()
         assert len(service.workers()) == 2
         for _ in range(20):
             assert httpx.post(f"{service.url}/recommend", json={"user": USERS[0]}, timeout=60).status_code == 200
 
 
-def test_answers_that_nobody_takes_are_given_up(tmp_path: Path) -> None:
+def test_responses_that_clients_do_not_read_are_aborted(tmp_path: Path) -> None:
     ep.Recommender(ep.MF(factors=4, epochs=1)).fit(ep.datasets.youtube_like(300, 2_000, seed=0)).save(tmp_path)
     body = json.dumps({"users": [f"u{j:03d}" for j in range(60)], "n": 1000}).encode()
     head = b"POST /recommend/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    with serving(tmp_path, "--seconds", "8") as service, socket.socket() as line:
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        line.connect(("127.0.0.1", service.port))
-        line.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
-        assert '"status": 200' in service.logged("/recommend/batch")
+    with serving(tmp_path, "--seconds", "8") as service, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", service.port))
+        connection.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert '"status": 200' in service.wait_for_log("/recommend/batch")
         time.sleep(0.5)
-        line.settimeout(10)
-        found = 0
+        connection.settimeout(10)
+        received = 0
         with suppress(ConnectionResetError):
-            while part := line.recv(65_536):
-                found += len(part)
-        assert found < 3_000_000
+            while chunk := connection.recv(65_536):
+                received += len(chunk)
+        assert received < 3_000_000
         assert service.client.get("/health").status_code == 200
 
 
-def test_requests_of_a_worker_that_died_are_not_in_flight(tmp_path: Path) -> None:
+def test_requests_of_a_killed_worker_are_not_in_flight(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path) as service:
-        lines = []
+        connections = []
         for _ in range(5):
-            lines.append(socket.create_connection(("127.0.0.1", service.port)))
-            lines[-1].sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
-        until(lambda: service.gauge("everypair_requests_in_flight") == 6)
+            connections.append(socket.create_connection(("127.0.0.1", service.port)))
+            connections[-1].sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
+        wait_until(lambda: service.gauge("everypair_requests_in_flight") == 6)
         os.kill(service.workers()[0], signal.SIGKILL)
-        service.logged("worker started")
+        service.wait_for_log("worker started")
         assert service.gauge("everypair_requests_in_flight") == 1
         assert service.gauge("everypair_model_switches_total") == 0
         resident = int(Path(f"/proc/{service.workers()[0]}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         assert service.gauge("everypair_resident_bytes") == pytest.approx(resident, rel=0.2)
-        for each in lines:
-            each.close()
+        for connection in connections:
+            connection.close()
 
 
-def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_workers_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path, "--workers", "2") as service:
         workers = service.workers()
         service.process.kill()
         service.process.wait(30)
-        until(lambda: not any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in workers))
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in workers))
 
 
 def _state(pid: int) -> str:
@@ -368,19 +369,19 @@ def _state(pid: int) -> str:
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_what_was_begun_is_answered_before_it_ends(tmp_path: Path, sent: signal.Signals) -> None:
+def test_requests_are_completed_before_the_service_ends(tmp_path: Path, sent: signal.Signals) -> None:
     ep.Recommender(ep.MF(factors=64, epochs=1)).fit(ep.datasets.youtube_like(300, 60_000, seed=0)).save(tmp_path)
-    people = [f"u{j:03d}" for j in range(256)]
+    users = [f"u{j:03d}" for j in range(256)]
     with serving(tmp_path, "--seconds", "60") as service:
         answers: list[httpx.Response] = []
 
         def ask() -> None:
-            answers.append(httpx.post(f"{service.url}/recommend/batch", json={"users": people, "n": 1000}, timeout=60))
+            answers.append(httpx.post(f"{service.url}/recommend/batch", json={"users": users, "n": 1000}, timeout=60))
 
         asking = [threading.Thread(target=ask) for _ in range(4)]
         for each in asking:
             each.start()
-        until(lambda: service.gauge("everypair_requests_in_flight") == 5)
+        wait_until(lambda: service.gauge("everypair_requests_in_flight") == 5)
         service.process.send_signal(sent)
         for each in asking:
             each.join()
@@ -389,11 +390,11 @@ def test_what_was_begun_is_answered_before_it_ends(tmp_path: Path, sent: signal.
         assert all(len(answer.json()["lists"]) == 256 for answer in answers)
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{service.url}/health")
-        service.logged("stopped")
-        assert service.rest() == [], "nothing but lines of JSON, of which that was the last"
+        service.wait_for_log("stopped")
+        assert service.rest_of_log() == [], "the log is lines of JSON only, and 'stopped' is the last"
 
 
-def test_it_can_be_killed_and_started_again_on_the_same_port(tmp_path: Path) -> None:
+def test_a_killed_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     with serving(tmp_path, "--workers", "2") as service:
         port, before = service.port, service.post("/recommend", user=USERS[0]).json()
@@ -405,51 +406,51 @@ def test_it_can_be_killed_and_started_again_on_the_same_port(tmp_path: Path) -> 
         assert service.post("/recommend", user=USERS[0]).json() == before
 
 
-def test_a_signal_while_it_starts(tmp_path: Path) -> None:
+def test_a_signal_during_the_start(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     command = [sys.executable, "-m", "everypair.cli", "serve", str(tmp_path), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     time.sleep(1.5)
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode in (0, -signal.SIGTERM), told  # the latter before there was a handler
-    assert "Traceback" not in told
+    _, log = process.communicate(timeout=60)
+    assert process.returncode in (0, -signal.SIGTERM), log  # the latter if no handler is installed yet
+    assert "Traceback" not in log
 
 
 # refusals at the start
 
 
-def started(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment})
 
 
-def test_what_cannot_be_served(tmp_path: Path, remote: Remote) -> None:
-    missing = started(tmp_path / "nothing", "--port", "0")
+def test_a_start_that_is_refused(tmp_path: Path, remote: ServiceProcess) -> None:
+    missing = run_serve(tmp_path / "nothing", "--port", "0")
     assert missing.returncode == 1
     assert f"Error: there is no folder {tmp_path / 'nothing'}.\n" in missing.stderr
     model = tmp_path / "model"
     fitted().save(model)
-    taken = started(model, "--port", str(remote.port))
+    taken = run_serve(model, "--port", str(remote.port))
     assert taken.returncode == 1
     assert f"port {remote.port}: it is in use. Choose another" in taken.stderr
-    weak = started(model, "--port", "0", EVERYPAIR_TOKEN="weak")
+    weak = run_serve(model, "--port", "0", EVERYPAIR_TOKEN="weak")
     assert weak.returncode == 1
     assert "16 or more" in weak.stderr
-    unread = started(model, "--port", "0", "--token-file", str(tmp_path / "none"))
+    unread = run_serve(model, "--port", "0", "--token-file", str(tmp_path / "none"))
     assert "cannot read the token" in unread.stderr
-    strange = started(model, "--port", "0", "--title", "nome")
-    assert "there is no column 'nome' of items" in strange.stderr
+    strange = run_serve(model, "--port", "0", "--title", "nome")
+    assert "items have no column 'nome'" in strange.stderr
     (numbers,) = model.glob("everypair-numbers-*")
     os.truncate(numbers, 10)
-    damaged = started(model, "--port", "0")
+    damaged = run_serve(model, "--port", "0")
     assert damaged.returncode == 1
     assert "damaged" in damaged.stderr
     assert "Traceback" not in "".join(each.stderr for each in (missing, taken, weak, unread, strange, damaged))
 
 
-def test_a_token_is_asked_for_on_all_addresses(tmp_path: Path) -> None:
+def test_a_token_is_required_on_all_addresses(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     token = tmp_path / "token"
     token.write_text("0123456789abcdef\n")

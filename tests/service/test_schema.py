@@ -1,4 +1,4 @@
-"""The service against its own description: whatever that allows is answered as it says, whatever it does not is refused."""
+"""The service against its OpenAPI description: valid requests get the responses described, invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def described() -> Any:
+def api() -> Any:
     app = create_app(fitted(), Settings(Limits(seconds=60, body=100_000_000), hosts=("testserver",)))
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
@@ -41,8 +41,8 @@ OPERATIONS = [
 ]  # fmt: skip
 
 
-def test_all_operations_are_looked_at(described: Any) -> None:
-    assert {(found.ok().method.upper(), found.ok().path) for found in described.get_all_operations()} == set(OPERATIONS)
+def test_all_operations_are_tested(api: Any) -> None:
+    assert {(found.ok().method.upper(), found.ok().path) for found in api.get_all_operations()} == set(OPERATIONS)
 
 
 WITHOUT_INPUT = ("/reload", "/model", "/health", "/metrics")
@@ -55,10 +55,10 @@ CASES = [
 
 
 @pytest.mark.parametrize(("method", "path", "mode"), CASES, ids=lambda value: getattr(value, "value", value))
-def test_the_service_does_what_it_says(described: Any, method: str, path: str, mode: Any) -> None:
-    """Also when what it is sent does not have the shape that it describes."""
+def test_the_service_conforms_to_its_description(api: Any, method: str, path: str, mode: Any) -> None:
+    """For generated requests that match the schema of the operation, and for requests that do not."""
 
-    @given(case=described[path][method].as_strategy(generation_mode=mode))
+    @given(case=api[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=10 if SMALL else 100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     def check(case: Any) -> None:
         case.call_and_validate(checks=CHECKS)

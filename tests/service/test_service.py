@@ -1,4 +1,4 @@
-"""The service, asked within this process: the answers of the package, bit for bit; refusals; limits; another model in its place."""
+"""The application in this process: responses equal to the library's, bit for bit; refusals; limits; access; reloads."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from everypair.cli.shell import main
 from everypair.service import Limits, Settings, create_app
 from everypair.service.engine import Engine
 from everypair.service.item_map import ItemMap
-from everypair.service.item_search import Catalogue
+from everypair.service.item_search import ItemSearch
 from everypair.service.snapshot import Snapshots
 from everypair.service.supervisor import Supervisor
-from everypair.service.worker import Line
+from everypair.service.worker import SupervisorLink
 
 from profiles import SMALL
-from services import Local, dataset, fitted
+from services import AppClient, dataset, fitted
 
 DATA = dataset()
 USERS, ITEMS = DATA.users.values.to_pylist(), DATA.items.values.to_pylist()
@@ -50,11 +50,11 @@ def recommender() -> ep.Recommender:
 
 
 @pytest.fixture(scope="module")
-def service(recommender: ep.Recommender) -> Local:
-    return Local(create_app(recommender))
+def service(recommender: ep.Recommender) -> AppClient:
+    return AppClient(create_app(recommender))
 
 
-# the same answers
+# lists
 
 requests = st.fixed_dictionaries(
     {},
@@ -79,22 +79,24 @@ def rows(table: Any) -> list[tuple[Any, float, int]]:
     return list(zip(table["item"].to_pylist(), table["score"].to_pylist(), table["rank"].to_pylist(), strict=True))
 
 
-def told(items: list[dict[str, Any]]) -> list[tuple[Any, float, int]]:
+def entries(items: list[dict[str, Any]]) -> list[tuple[Any, float, int]]:
     return [(entry["item"], entry["score"], entry["rank"]) for entry in items]
 
 
 @pytest.mark.filterwarnings("ignore::everypair.FewerItemsWarning")
-@given(who=st.one_of(st.sampled_from(USERS), requests), asked=filters)
+@given(who=st.one_of(st.sampled_from(USERS), requests), options=filters)
 @settings(max_examples=8 if SMALL else 60)
-def test_answers_are_those_of_the_recommender(recommender: ep.Recommender, service: Local, who: Any, asked: dict[str, Any]) -> None:
+def test_lists_are_those_of_the_recommender(
+    recommender: ep.Recommender, service: AppClient, who: Any, options: dict[str, Any]
+) -> None:
     by_user = isinstance(who, str)
-    wanted = recommender.recommend(**({"users": [who]} if by_user else {"requests": [who]}), **asked)
-    found = service.post("/recommend", **{"user" if by_user else "request": who}, **asked)
+    wanted = recommender.recommend(**({"users": [who]} if by_user else {"requests": [who]}), **options)
+    found = service.post("/recommend", **{"user" if by_user else "request": who}, **options)
     assert found.status_code == 200
-    assert told(found.json()["items"]) == rows(wanted)
-    assert (found.json()["note"] is None) == (len(wanted) == asked["n"])
-    batch = service.post("/recommend/batch", **{"users" if by_user else "requests": [who, who]}, **asked).json()
-    assert [told(items) for items in batch["lists"]] == [rows(wanted)] * 2
+    assert entries(found.json()["items"]) == rows(wanted)
+    assert (found.json()["note"] is None) == (len(wanted) == options["n"])
+    batch = service.post("/recommend/batch", **{"users" if by_user else "requests": [who, who]}, **options).json()
+    assert [entries(items) for items in batch["lists"]] == [rows(wanted)] * 2
 
 
 @pytest.mark.parametrize(
@@ -109,15 +111,14 @@ def test_answers_are_those_of_the_recommender(recommender: ep.Recommender, servi
     ids=lambda model: type(model[0]).__name__,
 )
 def test_every_kind_of_model_answers(model: Any, tmp_path: Path) -> None:
-    given = fitted(model[0], **(model[1] or {"context": [ep.UserId()]}))
-    given.save(tmp_path)
-    loaded, client = ep.load(tmp_path), Local(create_app(tmp_path))
+    fitted(model[0], **(model[1] or {"context": [ep.UserId()]})).save(tmp_path)
+    loaded, client = ep.load(tmp_path), AppClient(create_app(tmp_path))
     for user in USERS[:3]:
-        assert told(client.post("/recommend", user=user, n=5).json()["items"]) == rows(loaded.recommend(users=[user], n=5))
+        assert entries(client.post("/recommend", user=user, n=5).json()["items"]) == rows(loaded.recommend(users=[user], n=5))
         explained = client.post("/explain", user=user, item=ITEMS[4]).json()
-        why = loaded.explain(user, ITEMS[4])
-        assert explained["score"] == why.score
-        assert [part["contribution"] for part in explained["contributions"]] == why.table["contribution"].to_pylist()
+        explanation = loaded.explain(user, ITEMS[4])
+        assert explained["score"] == explanation.score
+        assert [part["contribution"] for part in explained["contributions"]] == explanation.table["contribution"].to_pylist()
     facts = client.get("/model").json()["facts"]
     assert facts["name"] == type(model[0]).__name__
     vectors = isinstance(model[0], ep.MF | ep.MFSI | ep.PARAFAC)
@@ -126,34 +127,34 @@ def test_every_kind_of_model_answers(model: Any, tmp_path: Path) -> None:
     assert client.post("/similar", item=ITEMS[0]).status_code == (200 if vectors else 409)
 
 
-def test_requests_at_the_same_time_are_answered_like_one_by_one(recommender: ep.Recommender, service: Local) -> None:
-    """Also with strangers among them, other lengths, and lists that are short."""
-    asked: list[dict[str, Any]] = [{"user": user, "n": 3} for user in USERS[:40]]
-    asked += [{"user": "stranger", "n": 3}, {"user": USERS[0], "n": 40}, {"user": USERS[1], "n": 3, "deny": ITEMS[:3]}]
-    asked += [{"request": {"history": [item]}, "n": 2} for item in ITEMS[:5]]
-    together = service.together([("POST", "/recommend", body, {}) for body in asked])
-    for body, found in zip(asked, together, strict=True):
+def test_batched_requests_are_answered_like_single_ones(recommender: ep.Recommender, service: AppClient) -> None:
+    """Also with unknown users, other lengths, and short lists among them."""
+    bodies: list[dict[str, Any]] = [{"user": user, "n": 3} for user in USERS[:40]]
+    bodies += [{"user": "stranger", "n": 3}, {"user": USERS[0], "n": 40}, {"user": USERS[1], "n": 3, "deny": ITEMS[:3]}]
+    bodies += [{"request": {"history": [item]}, "n": 2} for item in ITEMS[:5]]
+    batched = service.concurrently([("POST", "/recommend", body, {}) for body in bodies])
+    for body, found in zip(bodies, batched, strict=True):
         alone = service("POST", "/recommend", body)
         assert (found.status_code, found.json()) == (alone.status_code, alone.json())
         assert found.status_code == (404 if body.get("user") == "stranger" else 200)
 
 
-@given(people=st.lists(st.one_of(st.sampled_from(USERS), requests), min_size=2, max_size=12), n=st.integers(1, 12))
+@given(users_and_requests=st.lists(st.one_of(st.sampled_from(USERS), requests), min_size=2, max_size=12), n=st.integers(1, 12))
 @settings(max_examples=4 if SMALL else 40)
-def test_whoever_else_asks(service: Local, people: list[Any], n: int) -> None:
-    asked = [{"user" if isinstance(who, str) else "request": who, "n": n} for who in people]
-    together = service.together([("POST", "/recommend", body, {}) for body in asked])
-    alone = [service("POST", "/recommend", body) for body in asked]
-    assert [(answer.status_code, answer.json()) for answer in together] == [(answer.status_code, answer.json()) for answer in alone]
+def test_lists_do_not_depend_on_concurrent_requests(service: AppClient, users_and_requests: list[Any], n: int) -> None:
+    bodies = [{"user" if isinstance(who, str) else "request": who, "n": n} for who in users_and_requests]
+    batched = service.concurrently([("POST", "/recommend", body, {}) for body in bodies])
+    alone = [service("POST", "/recommend", body) for body in bodies]
+    assert [(answer.status_code, answer.json()) for answer in batched] == [(answer.status_code, answer.json()) for answer in alone]
 
 
-def test_numbers_of_many_kinds_at_once() -> None:
-    """A column of integers that one request says as a fraction, and another not at all."""
+def test_batched_requests_with_numbers_of_several_types() -> None:
+    """A column of integers that one request has as a float, and another not at all."""
     users = {"user": [1, 2, 3, 4], "level": [1, 2, 1, None], "age": [20, 30, 40, 50]}
-    told = [ep.Attributes("level", kind="category"), ep.Attributes("age", kind="value")]
+    recipes = [ep.Attributes("level", kind="category"), ep.Attributes("age", kind="value")]
     events = {"user": [1, 1, 2, 2, 3, 4], "item": [10, 11, 10, 12, 11, 13]}
-    client = Local(create_app(ep.Recommender(ep.FM(factors=2, epochs=2), context=told).fit(ep.Dataset(events, users))))
-    said = [
+    client = AppClient(create_app(ep.Recommender(ep.FM(factors=2, epochs=2), context=recipes).fit(ep.Dataset(events, users))))
+    sent = [
         {"level": 1},
         {"level": 2.0},
         {"age": 33.3},
@@ -162,12 +163,12 @@ def test_numbers_of_many_kinds_at_once() -> None:
         {},
         {"user": 2, "level": 1},
     ]
-    together = client.together([("POST", "/recommend", {"request": each, "n": 3}, {}) for each in said])
-    for each, found in zip(said, together, strict=True):
-        assert found.json() == client.post("/recommend", request=each, n=3).json(), each
+    batched = client.concurrently([("POST", "/recommend", {"request": request, "n": 3}, {}) for request in sent])
+    for request, found in zip(sent, batched, strict=True):
+        assert found.json() == client.post("/recommend", request=request, n=3).json(), request
 
 
-def test_similar_items_are_those_of_the_recommender(recommender: ep.Recommender, service: Local) -> None:
+def test_similar_items_are_those_of_the_recommender(recommender: ep.Recommender, service: AppClient) -> None:
     wanted = recommender.similar_items(ITEMS[:2], n=4)
     found = service.post("/similar/batch", items=ITEMS[:2], n=4).json()["lists"]
     alone = [service.post("/similar", item=item, n=4).json()["items"] for item in ITEMS[:2]]
@@ -176,10 +177,10 @@ def test_similar_items_are_those_of_the_recommender(recommender: ep.Recommender,
     assert flat == list(zip(wanted["similar"].to_pylist(), wanted["score"].to_pylist(), strict=True))
 
 
-# what is known
+# items, users, the model card
 
 
-def test_items_are_found_by_id_and_title(service: Local) -> None:
+def test_items_are_found_by_id_and_title(service: AppClient) -> None:
     (first, *_) = found = service.get("/items?query=v0").json()["items"]
     assert {entry["item"] for entry in found} == {f"v0{j}" for j in range(10)}
     assert [entry["events"] for entry in found] == sorted((entry["events"] for entry in found), reverse=True)
@@ -194,7 +195,7 @@ def test_items_are_found_by_id_and_title(service: Local) -> None:
     assert popular[0]["events"] == max(entry["events"] for entry in service.get("/items?limit=100").json()["items"])
 
 
-def test_users_and_their_profiles(service: Local) -> None:
+def test_users_and_their_profiles(service: AppClient) -> None:
     assert set(service.get("/users?query=U0").json()["users"]) == set(USERS[:10])
     profile = service.post("/profile", user=USERS[7]).json()
     events = DATA.item[DATA.bounds[7] : DATA.bounds[8]]
@@ -204,7 +205,7 @@ def test_users_and_their_profiles(service: Local) -> None:
     assert service.post("/profile", user="stranger").status_code == 404
 
 
-def test_facts_say_what_a_request_may_say(recommender: ep.Recommender, service: Local) -> None:
+def test_the_model_card_lists_what_a_request_may_have(recommender: ep.Recommender, service: AppClient) -> None:
     answer = service.get("/model").json()
     facts = answer["facts"]
     assert [menu["name"] for menu in facts["takes"]["attributes"]] == ["country", "age"]
@@ -217,34 +218,34 @@ def test_facts_say_what_a_request_may_say(recommender: ep.Recommender, service: 
     assert facts["evaluation"] is None
 
 
-def test_menus_of_numbers_truth_values_and_several(tmp_path: Path) -> None:
+def test_menus_of_numbers_booleans_and_lists(tmp_path: Path) -> None:
     events = {"user": [1, 1, 2, 2, 3], "item": [10, 11, 10, 12, 11], "hour": [0.5, 1.5, 2.5, 3.5, 4.5]}
     users = {"user": [1, 2, 3], "member": [True, False, True], "likes": ["a|b", "b", ""], "level": [1, 2, 1]}
     users |= {"tags": [["x"], ["x", "y"], []]}
     recipes = [ep.Attributes("hour", kind="bins"), ep.Attributes("likes", separator="|"), ep.Attributes("member", "level", "tags")]
     shop = ep.Recommender(ep.FM(factors=2, epochs=1), context=recipes).fit(ep.Dataset(events, users))
-    client = Local(create_app(shop))
+    client = AppClient(create_app(shop))
     menus = {menu["name"]: menu for menu in client.get("/model").json()["facts"]["takes"]["attributes"]}
     assert {name: (menu["kind"], menu["value"]) for name, menu in menus.items()} == {
         "hour": ("number", "number"), "likes": ("several", "text"), "member": ("one", "boolean"), "level": ("one", "number"),
         "tags": ("several", "text"),
     }  # fmt: skip
     assert menus["likes"]["separator"] == "|"
-    said = {"hour": 2, "likes": "a|b", "member": True, "level": 2, "tags": ["x", "y"]}
-    found = client.post("/recommend", request=said, n=2).json()
-    assert told(found["items"]) == rows(shop.recommend(requests=[said], n=2))
+    request = {"hour": 2, "likes": "a|b", "member": True, "level": 2, "tags": ["x", "y"]}
+    found = client.post("/recommend", request=request, n=2).json()
+    assert entries(found["items"]) == rows(shop.recommend(requests=[request], n=2))
     assert found["unknown"] == {}
     assert client.get("/items?query=1").json()["items"][0]["title"] is None
-    explained = client.post("/explain", request=said, item=10).json()
+    explained = client.post("/explain", request=request, item=10).json()
     assert explained["contributions"][-1]["value"] == "10"
 
 
-def test_unknown_values_are_counted_in_the_answer(service: Local) -> None:
+def test_unknown_values_are_counted_in_the_response(service: AppClient) -> None:
     found = service.post("/recommend", request={"country": "nowhere", "history": ["strange", ITEMS[0]], "user": "stranger"}).json()
     assert found["unknown"] == {"country": 1, "history": 1, "user": 1}
 
 
-def test_details_are_titles_and_attributes(service: Local) -> None:
+def test_details_are_titles_and_attributes(service: AppClient) -> None:
     (first,) = service.post("/recommend", user=USERS[0], n=1, details=True).json()["items"]
     (plain,) = service.post("/recommend", user=USERS[0], n=1).json()["items"]
     assert first == {**plain, "title": first["title"], "attributes": first["attributes"]}
@@ -252,7 +253,7 @@ def test_details_are_titles_and_attributes(service: Local) -> None:
     assert (first["title"], first["attributes"]) == (known["title"], known["attributes"])
 
 
-def test_explanations_name_items_by_their_titles(service: Local) -> None:
+def test_explanations_name_items_by_their_titles(service: AppClient) -> None:
     parts = service.post("/explain", request={"country": "DE", "history": [ITEMS[3]]}, item=ITEMS[5]).json()["contributions"]
     titles = dict(zip(ITEMS, DATA.item_table["title"].to_pylist(), strict=True))
     by_field = {part["field"]: part for part in parts}
@@ -262,17 +263,17 @@ def test_explanations_name_items_by_their_titles(service: Local) -> None:
 
 
 def test_the_title_may_be_any_column() -> None:
-    catalogue = Catalogue(DATA, np.ones(DATA.n_items), "category")
-    assert catalogue.title(0) == DATA.item_table["category"][0].as_py()
-    assert catalogue.attributes == ["title", "language"]
-    with pytest.raises(ValueError, match="there is no column 'nome' of items; the data have 'title', 'category', 'language'"):
-        Catalogue(DATA, np.ones(DATA.n_items), "nome")
+    search = ItemSearch(DATA, np.ones(DATA.n_items), "category")
+    assert search.title(0) == DATA.item_table["category"][0].as_py()
+    assert search.attributes == ["title", "language"]
+    with pytest.raises(ValueError, match="items have no column 'nome'; they have 'title', 'category', 'language'"):
+        ItemSearch(DATA, np.ones(DATA.n_items), "nome")
 
 
 # the map
 
 
-def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, service: Local) -> None:
+def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, service: AppClient) -> None:
     answer = service.get("/map").json()
     vectors = recommender.item_vectors()[:, :4].astype(np.float64)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -285,16 +286,16 @@ def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, servic
     assert np.abs(places).max() <= np.linalg.norm(centred[order], axis=1).max() + 1e-9
 
 
-def test_someone_is_where_the_vector_points(recommender: ep.Recommender, service: Local) -> None:
-    landscape = ItemMap.of(recommender.state)
+def test_a_user_is_placed_by_the_direction_of_the_vector(recommender: ep.Recommender, service: AppClient) -> None:
+    item_map = ItemMap.of(recommender.state)
     phi = recommender.context_vectors(users=[USERS[3]])[0, :4].astype(np.float64)
-    x, y = (phi / np.linalg.norm(phi) - landscape.mean) @ landscape.axes
+    x, y = (phi / np.linalg.norm(phi) - item_map.mean) @ item_map.axes
     answer = service.post("/place", user=USERS[3]).json()
     assert (answer["x"], answer["y"]) == pytest.approx((x, y))
 
 
-def test_groups_lie_apart_on_a_map_that_shows_them() -> None:
-    """Two groups that differ in the direction of least variance: principal components do not see them, this map does."""
+def test_a_map_by_groups_separates_them() -> None:
+    """Two groups that differ in the direction of least variance: discriminant axes separate them, principal components do not."""
     random = np.random.default_rng(0)
     vectors, groups = random.normal(size=(400, 5)), np.arange(400) % 2
     vectors[:, :4] /= np.linalg.norm(vectors[:, :4], axis=1, keepdims=True)
@@ -303,15 +304,15 @@ def test_groups_lie_apart_on_a_map_that_shows_them() -> None:
     directions = shop.state.item_directions
     directions.units.psi[:] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    def gap(landscape: ItemMap) -> float:
-        first, second = (landscape.places[groups == group] for group in (0, 1))
+    def gap(item_map: ItemMap) -> float:
+        first, second = (item_map.positions[groups == group] for group in (0, 1))
         return float(np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(first.var(axis=0).sum()))
 
     assert gap(ItemMap.of(shop.state, groups)) > 3 * gap(ItemMap.of(shop.state))
 
 
 def test_a_map_of_one_dimension() -> None:
-    client = Local(create_app(fitted(ep.MF(factors=1, epochs=1), context=[ep.UserId()])))
+    client = AppClient(create_app(fitted(ep.MF(factors=1, epochs=1), context=[ep.UserId()])))
     points = client.get("/map").json()["points"]
     assert {point["y"] for point in points} == {0.0}
     assert client.get("/map?by=category").status_code == 200
@@ -326,11 +327,11 @@ def test_a_map_of_one_dimension() -> None:
     ("path", "body", "status", "field", "words"),
     [
         ("/recommend", {"user": "stranger"}, 404, "user", "not known"),
-        ("/recommend", {"user": 5}, 422, "user", "must be a text, as in the data, got an integer"),
-        ("/recommend", {"user": True}, 422, "user", "text"),
+        ("/recommend", {"user": 5}, 422, "user", "must be a string, as in the data, got an integer"),
+        ("/recommend", {"user": True}, 422, "user", "string"),
         ("/recommend", {"user": None}, 422, "user", "null"),
         ("/recommend", {"user": 2**70}, 422, "user", "64 bits"),
-        ("/recommend", {"user": "u" * 2000}, 422, "user", "2,000 letters"),
+        ("/recommend", {"user": "u" * 2000}, 422, "user", "2,000 characters"),
         ("/recommend", {}, 422, "body", "give either user or request"),
         ("/recommend", {"user": USERS[0], "request": {}}, 422, "body", "give either user or request"),
         ("/recommend", {"user": USERS[0], "n": 0}, 422, "n", "greater than or equal to 1"),
@@ -366,7 +367,7 @@ def test_a_map_of_one_dimension() -> None:
         ("/place", {"user": USERS[0], "by": "nothing"}, 422, "by", "'category', 'language'"),
     ],
 )  # fmt: skip
-def test_bad_fields_are_named(service: Local, path: str, body: Any, status: int, field: str, words: str) -> None:
+def test_bad_fields_are_named(service: AppClient, path: str, body: Any, status: int, field: str, words: str) -> None:
     answer = service("POST", path, body)
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -383,7 +384,7 @@ def test_bad_fields_are_named(service: Local, path: str, body: Any, status: int,
         b'{"user": "u01", "user": 5}', b'{"n": 123456789012345678901234567890, "user": "u01"}',
     ],
 )  # fmt: skip
-def test_bodies_that_are_no_requests(service: Local, content: bytes) -> None:
+def test_malformed_bodies(service: AppClient, content: bytes) -> None:
     answer = service("POST", "/recommend", content=content, headers={"content-type": "application/json"})
     assert answer.status_code in (400, 422)
     assert answer.json()["error"]["message"]
@@ -391,9 +392,8 @@ def test_bodies_that_are_no_requests(service: Local, content: bytes) -> None:
 
 
 @given(text=st.text(max_size=40))
-def test_ids_in_any_script(service: Local, text: str) -> None:
-    """Also those that JSON cannot hold as they are: httpx refuses lone surrogates before they are sent."""
-    text = text.encode("utf-8", "replace").decode()
+def test_ids_in_any_script(service: AppClient, text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()  # httpx refuses to send lone surrogates
     assert service.post("/recommend", user=text).status_code == (200 if text in USERS else 404)
     assert service.post("/recommend", request={"history": [text]}).status_code == 200
     assert service("GET", "/items", params={"query": text}).status_code == 200
@@ -402,15 +402,15 @@ def test_ids_in_any_script(service: Local, text: str) -> None:
 def test_ids_in_any_script_are_found() -> None:
     names = ["ünïcode", "日本語", "emoji 🎧", "a/b?c=d&e", " spaces ", "\n", "'\";--"]
     shop = ep.Recommender(ep.MF(factors=2, epochs=1)).fit(ep.Dataset({"user": names, "item": names}))
-    client = Local(create_app(shop))
+    client = AppClient(create_app(shop))
     for name in names:
         (found,) = client.post("/recommend", user=name, n=1, exclude_seen=False).json()["items"]
         assert found["item"] in names
         assert client("GET", "/items", params={"query": name}).json()["items"][0]["item"] in names
 
 
-def test_many_errors_are_told_in_few_words(service: Local) -> None:
-    """However much is wrong with a body, the answer is small."""
+def test_error_responses_are_short(service: AppClient) -> None:
+    """Also for a body with thousands of errors."""
     for body in (
         {"users": USERS[:1], "candidates": [[[]] * 10_000] * 30},
         {"request": {f"a{j}": {} for j in range(50_000)}},
@@ -421,14 +421,14 @@ def test_many_errors_are_told_in_few_words(service: Local) -> None:
         assert len(answer.content) < 10_000
 
 
-def test_times_are_said_as_text() -> None:
+def test_dates_are_sent_as_strings() -> None:
     born = ["1980-01-01", "1990-05-05", "1980-01-01"]
     users = pa.table({"user": ["a", "b", "c"], "born": pa.array(born).cast(pa.date32()), "codes": [[1, 2], [2], []]})
-    told = [ep.Attributes("born", kind="category"), ep.Attributes("codes")]
-    shop = ep.Recommender(ep.FM(factors=2, epochs=1), context=told).fit(
+    recipes = [ep.Attributes("born", kind="category"), ep.Attributes("codes")]
+    shop = ep.Recommender(ep.FM(factors=2, epochs=1), context=recipes).fit(
         ep.Dataset({"user": list("abc"), "item": list("xyx")}, users)
     )
-    client = Local(create_app(shop))
+    client = AppClient(create_app(shop))
     menus = client.get("/model").json()["facts"]["takes"]["attributes"]
     assert menus[0]["options"] == sorted(set(born))
     assert (menus[1]["kind"], menus[1]["value"]) == ("several", "number")
@@ -438,27 +438,27 @@ def test_times_are_said_as_text() -> None:
     assert client.post("/recommend", request={"born": "yesterday"}).json()["error"]["fields"][0]["field"] == "request.born"
 
 
-def test_titles_that_are_none() -> None:
+def test_items_without_titles() -> None:
     items = pa.table({"item": list("xyz"), "title": [["a"], ["b"], []], "name": ["first", " ", None]})
     shop = ep.Recommender(ep.MF(factors=2, epochs=1)).fit(ep.Dataset({"user": list("abc"), "item": list("xyz")}, items=items))
-    found = Local(create_app(shop)).get("/items").json()["items"]
+    found = AppClient(create_app(shop)).get("/items").json()["items"]
     assert [entry["title"] for entry in found] == ["first", None, None]
-    with pytest.raises(ValueError, match="titles must be texts or numbers"):
+    with pytest.raises(ValueError, match="titles must be strings or numbers"):
         create_app(shop, Settings(title="title"))
 
 
-def test_an_application_keeps_to_what_it_was_given(recommender: ep.Recommender) -> None:
-    """What becomes of the recommender later does not reach it: each answer is of the version it names."""
+def test_an_application_does_not_follow_updates_of_its_recommender(recommender: ep.Recommender) -> None:
+    """Responses come from the version that they name."""
     own = fitted(ep.MF(factors=2, epochs=1), context=[ep.UserId()])
-    client = Local(create_app(own))
+    client = AppClient(create_app(own))
     before = client.post("/explain", user=USERS[0], item=ITEMS[0]).json()
     own.update({"user": [USERS[0], "somebody"], "item": [ITEMS[1], ITEMS[2]], "timestamp": [2**40, 2**40]})
     assert client.post("/explain", user=USERS[0], item=ITEMS[0]).json() == before
     assert client.post("/recommend", user="somebody").status_code == 404
 
 
-def test_what_the_model_cannot_say() -> None:
-    client = Local(create_app(fitted(ep.MF(factors=2, epochs=1), context=[ep.UserId()])))
+def test_requests_that_the_model_cannot_score() -> None:
+    client = AppClient(create_app(fitted(ep.MF(factors=2, epochs=1), context=[ep.UserId()])))
     refused = client.post("/recommend", request={"history": []})
     assert refused.status_code == 422
     assert "MF can say nothing" in refused.json()["error"]["message"]
@@ -469,16 +469,16 @@ def test_what_the_model_cannot_say() -> None:
 
 
 async def endless() -> AsyncIterator[bytes]:
-    """A body that does not say how long it is."""
+    """A body without a declared length."""
     while True:
         yield b"u" * 100
 
 
-def limited(recommender: ep.Recommender, **limits: Any) -> Local:
-    return Local(create_app(recommender, Settings(Limits(**limits))))
+def limited(recommender: ep.Recommender, **limits: Any) -> AppClient:
+    return AppClient(create_app(recommender, Settings(Limits(**limits))))
 
 
-def test_limits_are_those_that_were_set(recommender: ep.Recommender) -> None:
+def test_limits_are_enforced(recommender: ep.Recommender) -> None:
     client = limited(recommender, n=5, batch=2, history=3, ids=2, body=300)
     assert client.post("/recommend", user=USERS[0], n=5).status_code == 200
     assert client.post("/recommend", user=USERS[0], n=6).status_code == 422
@@ -489,44 +489,44 @@ def test_limits_are_those_that_were_set(recommender: ep.Recommender) -> None:
     assert large.status_code == 413
     assert "300 bytes" in large.json()["error"]["message"]
     assert client("POST", "/recommend", content=endless()).status_code == 413
-    described = client.get("/openapi.json").json()["components"]["schemas"]["Recommend"]["properties"]
-    assert described["n"]["maximum"] == 5
+    fields = client.get("/openapi.json").json()["components"]["schemas"]["Recommend"]["properties"]
+    assert fields["n"]["maximum"] == 5
 
 
 @pytest.mark.parametrize("limits", [{"n": 0}, {"seconds": 0.0}, {"body": 1.5}, {"concurrent": -1}])
-def test_limits_that_make_no_sense(limits: Any) -> None:
+def test_invalid_limits(limits: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=next(iter(limits))):
         Limits(**limits)
 
 
-def slow(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    answer = Engine.similar
+def make_similar_slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    similar = Engine.similar
 
-    def later(self: Engine, **asked: Any) -> Any:
+    def slow_similar(self: Engine, **fields: Any) -> Any:
         time.sleep(seconds)
-        return answer(self, **asked)
+        return similar(self, **fields)
 
-    later.__name__ = "similar"
-    monkeypatch.setattr(Engine, "similar", later)
+    slow_similar.__name__ = "similar"
+    monkeypatch.setattr(Engine, "similar", slow_similar)
 
 
 def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow(recommender, monkeypatch, 0.6)
+    make_similar_slow(monkeypatch, 0.6)
     client = limited(recommender, seconds=0.2)
     answer = client.post("/similar", item=ITEMS[0])
     assert answer.status_code == 503
     assert "0.2 seconds" in answer.json()["error"]["message"]
 
 
-def test_a_loop_that_ended_in_the_middle(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What waits for an answer that never comes does not hold up others."""
-    app, together = create_app(recommender), Engine.recommend_together
+def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of the next event loop do not wait for that batch."""
+    app, recommend_together = create_app(recommender), Engine.recommend_together
 
-    def later(self: Engine, asked: Any) -> Any:
+    def slow(self: Engine, bodies: Any) -> Any:
         time.sleep(0.3)
-        return together(self, asked)
+        return recommend_together(self, bodies)
 
-    monkeypatch.setattr(Engine, "recommend_together", later)
+    monkeypatch.setattr(Engine, "recommend_together", slow)
 
     async def impatient() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -535,14 +535,14 @@ def test_a_loop_that_ended_in_the_middle(recommender: ep.Recommender, monkeypatc
             asking.cancel()
 
     asyncio.run(impatient())
-    assert Local(app).post("/recommend", user=USERS[0]).status_code == 200
+    assert AppClient(app).post("/recommend", user=USERS[0]).status_code == 200
 
 
-def test_too_many_at_a_time(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow(recommender, monkeypatch, 0.5)
+def test_too_many_concurrent_requests(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_similar_slow(monkeypatch, 0.5)
     client = limited(recommender, concurrent=3)
-    asked: Any = [("POST", "/similar", {"item": ITEMS[0]}, {})] * 6 + [("GET", "/health", None, {})]
-    answers = client.together(asked)
+    sent: Any = [("POST", "/similar", {"item": ITEMS[0]}, {})] * 6 + [("GET", "/health", None, {})]
+    answers = client.concurrently(sent)
     assert sorted(answer.status_code for answer in answers) == [200] * 4 + [429] * 3
     assert answers[-1].status_code == 200
     busy = next(answer for answer in answers if answer.status_code == 429)
@@ -550,21 +550,21 @@ def test_too_many_at_a_time(recommender: ep.Recommender, monkeypatch: pytest.Mon
     assert client.post("/similar", item=ITEMS[0]).status_code == 200
 
 
-# who may ask
+# access
 
 
-def test_a_token_for_everything_of_the_model(recommender: ep.Recommender) -> None:
+def test_a_token_protects_all_data_of_the_model(recommender: ep.Recommender) -> None:
     app = create_app(recommender, Settings(token=TOKEN, host="0.0.0.0"))
-    stranger, friend = Local(app), Local(app, authorization=f"Bearer {TOKEN}")
+    anonymous, authorized = AppClient(app), AppClient(app, authorization=f"Bearer {TOKEN}")
     for path in ("/items", "/users", "/model", "/map", "/metrics"):
-        assert stranger.get(path).status_code == 401
-        assert friend.get(path).status_code == 200
+        assert anonymous.get(path).status_code == 401
+        assert authorized.get(path).status_code == 200
     for headers in ({}, {"authorization": TOKEN}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}):
-        assert stranger("POST", "/recommend", {"user": USERS[0]}, headers=headers).status_code == 401
-    assert friend.post("/recommend", user=USERS[0]).status_code == 200
+        assert anonymous("POST", "/recommend", {"user": USERS[0]}, headers=headers).status_code == 401
+    assert authorized.post("/recommend", user=USERS[0]).status_code == 200
     for path in ("/", "/page/page.js", "/health", "/docs", "/openapi.json"):
-        assert stranger.get(path).status_code == 200
-    assert stranger.get("/openapi.json").json()["security"] == [{"token": []}]
+        assert anonymous.get(path).status_code == 200
+    assert anonymous.get("/openapi.json").json()["security"] == [{"token": []}]
 
 
 def test_a_token_must_be_hard_to_guess() -> None:
@@ -572,40 +572,40 @@ def test_a_token_must_be_hard_to_guess() -> None:
         Settings(token="short")
 
 
-def test_reload_from_elsewhere_needs_a_token(tmp_path: Path) -> None:
+def test_reload_from_other_machines_needs_a_token(tmp_path: Path) -> None:
     fitted().save(tmp_path)
     for settings_, status in (
         (Settings(), 200), (Settings(host="0.0.0.0"), 403), (Settings(host="::"), 403), (Settings(host="::1"), 200),
         (Settings(host="0.0.0.0", token=TOKEN), 200),
     ):  # fmt: skip
-        client = Local(create_app(tmp_path, settings_), authorization=f"Bearer {TOKEN}")
+        client = AppClient(create_app(tmp_path, settings_), authorization=f"Bearer {TOKEN}")
         assert client("POST", "/reload").status_code == status, settings_
 
 
-def test_names_and_sites(recommender: ep.Recommender) -> None:
-    """On this machine alone and without a token, no name but its own; and no page of another site, whatever the name."""
-    own = Local(create_app(recommender))
+def test_hosts_and_origins(recommender: ep.Recommender) -> None:
+    """On a loopback address without a token, only hosts of this machine; never pages of other sites."""
+    own = AppClient(create_app(recommender))
     for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421), ("", 421)):
         assert own("GET", "/health", headers={"host": host}).status_code == status
     for origin, status in (("http://[", 403), ("", 403), ("http://localhost", 200), ("http://evil.example", 403), ("null", 403)):
         assert own("POST", "/recommend", {"user": USERS[0]}, headers={"origin": origin}).status_code == status
-    named = Local(create_app(recommender, Settings(host="0.0.0.0", hosts=("Shop.example",))))
+    named = AppClient(create_app(recommender, Settings(host="0.0.0.0", hosts=("Shop.example",))))
     assert named("GET", "/health", headers={"host": "shop.EXAMPLE:80"}).status_code == 200
     assert named("GET", "/health", headers={"host": "localhost"}).status_code == 421
     behind = {"host": "shop.example", "origin": "https://shop.example:8443"}  # a proxy in front
     assert named("GET", "/health", headers=behind).status_code == 200
-    anyone = Local(create_app(recommender, Settings(host="0.0.0.0")))
+    anyone = AppClient(create_app(recommender, Settings(host="0.0.0.0")))
     assert anyone("GET", "/health", headers={"host": "any.example"}).status_code == 200
 
 
-def test_bodies_where_none_is_expected(service: Local) -> None:
+def test_bodies_where_none_is_expected(service: AppClient) -> None:
     for method, path in (("POST", "/health"), ("GET", "/items"), ("POST", "/"), ("POST", "/nothing"), ("POST", "/reload")):
         answer = service(method, path, content=b"x" * 2_000, headers={"content-type": "application/json"})
         assert answer.status_code == 413
     assert service("GET", "/items/").status_code == 404
 
 
-def test_bodies_must_say_that_they_are_json(service: Local) -> None:
+def test_bodies_must_have_the_content_type_of_json(service: AppClient) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = service("POST", "/recommend", content=b'{"user": "u01"}', headers={"content-type": kind})
         assert answer.status_code == 415
@@ -614,7 +614,7 @@ def test_bodies_must_say_that_they_are_json(service: Local) -> None:
     ).is_success
 
 
-def test_headers_of_every_answer(service: Local) -> None:
+def test_headers_of_every_response(service: AppClient) -> None:
     for path in ("/health", "/", "/nothing", "/page/page.css", "/docs"):
         headers = service.get(path).headers
         assert headers["x-content-type-options"] == "nosniff"
@@ -625,52 +625,52 @@ def test_headers_of_every_answer(service: Local) -> None:
     assert service("GET", "/health", headers={"x-request-id": "no\tgood"}).headers["x-request-id"] != "no\tgood"
 
 
-def test_no_paths_from_clients(service: Local) -> None:
+def test_clients_cannot_reach_other_files(service: AppClient) -> None:
     for path in ("/page/../../recommender.py", "/page/%2e%2e%2fapp.py", "/page/index.html", "/docs/..%2f..", "/page//etc/passwd"):
         assert service.get(path).status_code == 404
 
 
-def test_our_own_faults_are_told_without_their_traces(
+def test_internal_errors_do_not_reveal_their_tracebacks(
     recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*args: Any, **options: Any) -> Any:
-        raise RuntimeError("secret of the house")
+        raise RuntimeError("secret detail")
 
     broken.__name__ = "explain"
     monkeypatch.setattr(Engine, "explain", broken)
-    client = Local(create_app(recommender))
+    client = AppClient(create_app(recommender))
     with caplog.at_level(logging.INFO, logger="everypair.service"):
         answer = client.post("/explain", user=USERS[0], item=ITEMS[0])
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert answer.headers["x-request-id"] in answer.json()["error"]["message"]
-    assert "secret of the house" in caplog.text
+    assert "secret detail" in caplog.text
 
 
-# another model
+# reloads
 
 
-def test_reload_switches_to_what_is_in_the_folder(tmp_path: Path) -> None:
+def test_reload_switches_to_the_model_in_the_folder(tmp_path: Path) -> None:
     first, second = fitted(seed=1), fitted(seed=2)
     first.save(tmp_path)
-    client = Local(create_app(tmp_path))
+    client = AppClient(create_app(tmp_path))
     before = client.get("/health").json()["model"]
     assert client("POST", "/reload").json() == {"model": before, "changed": False}
     second.save(tmp_path)
     assert client.get("/health").json()["model"] == before
-    assert told(client.post("/recommend", user=USERS[0]).json()["items"]) == rows(first.recommend(users=[USERS[0]]))
+    assert entries(client.post("/recommend", user=USERS[0]).json()["items"]) == rows(first.recommend(users=[USERS[0]]))
     after = client("POST", "/reload").json()
     assert after["changed"] is True
     assert after["model"] != before
     found = client.post("/recommend", user=USERS[0])
     assert found.headers["x-model-version"] == found.json()["model"] == after["model"]
-    assert told(found.json()["items"]) == rows(second.recommend(users=[USERS[0]]))
+    assert entries(found.json()["items"]) == rows(second.recommend(users=[USERS[0]]))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "foreign"])
 def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     fitted(seed=1).save(tmp_path)
-    client = Local(create_app(tmp_path))
+    client = AppClient(create_app(tmp_path))
     before = client.get("/health").json()["model"]
     fitted(seed=2).save(tmp_path)
     (numbers,) = tmp_path.glob("everypair-numbers-*")
@@ -695,8 +695,8 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
     assert client("POST", "/reload").json()["changed"] is True
 
 
-def test_vectors_of_items_stay_in_the_file(tmp_path: Path) -> None:
-    """Mapped, not copied: workers share them."""
+def test_item_vectors_are_mapped_from_the_file(tmp_path: Path) -> None:
+    """Not copied, so that workers share them."""
     fitted(ep.MF(factors=4, epochs=1), context=[ep.UserId()]).save(tmp_path)
     psi = Engine.open(tmp_path).recommender.state.vectors.psi
     assert not psi.flags.writeable
@@ -706,22 +706,22 @@ def test_vectors_of_items_stay_in_the_file(tmp_path: Path) -> None:
     assert base.filename is not None
 
 
-def test_what_was_never_in_a_folder_cannot_be_loaded_again(service: Local) -> None:
+def test_an_unsaved_recommender_cannot_be_reloaded(service: AppClient) -> None:
     assert service.get("/health").json()["model"] == "unsaved"
     assert service("POST", "/reload").status_code == 409
 
 
-def test_no_answer_is_made_by_two_models(tmp_path: Path) -> None:
-    """Requests go on while models are switched: each answer is that of the model it names."""
+def test_no_response_mixes_two_models(tmp_path: Path) -> None:
+    """While models are switched under load, each response is that of the model it names."""
     models = [fitted(seed=seed) for seed in (1, 2)]
     models[0].save(tmp_path)
     app = create_app(tmp_path)
-    client, wanted, stop = Local(app), {}, threading.Event()
+    client, wanted, stop = AppClient(app), {}, threading.Event()
 
     def switch() -> None:
         for j in range(6):
             models[j % 2].save(tmp_path)
-            wanted[Local(app)("POST", "/reload").json()["model"]] = [
+            wanted[AppClient(app)("POST", "/reload").json()["model"]] = [
                 rows(models[j % 2].recommend(users=[user])) for user in USERS[:8]
             ]
         stop.set()
@@ -730,13 +730,13 @@ def test_no_answer_is_made_by_two_models(tmp_path: Path) -> None:
         found: list[Any] = []
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
 
-            async def one(j: int) -> None:
+            async def ask_repeatedly(j: int) -> None:
                 while not stop.is_set():
                     answer = await http.post("/recommend", json={"user": USERS[j]})
                     assert answer.status_code == 200
                     found.append((j, answer.json()))
 
-            await asyncio.gather(*(one(j) for j in range(8)))
+            await asyncio.gather(*(ask_repeatedly(j) for j in range(8)))
         return found
 
     wanted[client.get("/health").json()["model"]] = [rows(models[0].recommend(users=[user])) for user in USERS[:8]]
@@ -746,19 +746,19 @@ def test_no_answer_is_made_by_two_models(tmp_path: Path) -> None:
     switching.join()
     assert len({answer["model"] for _, answer in found}) == 2
     for j, answer in found:
-        assert told(answer["items"]) == wanted[answer["model"]][j]
+        assert entries(answer["items"]) == wanted[answer["model"]][j]
 
 
-# what operators see
+# logs, metrics, the API description
 
 
-@pytest.mark.usefixtures("logger_as_before")
-def test_logs_are_lines_of_json_without_anything_personal(recommender: ep.Recommender, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("restored_loggers")
+def test_logs_are_lines_of_json_without_personal_data(recommender: ep.Recommender, capsys: pytest.CaptureFixture[str]) -> None:
     from everypair.service.telemetry import log_to_stderr
 
     log_to_stderr("info")
     for personal in (False, True):
-        client = Local(create_app(recommender, Settings(personal=personal)))
+        client = AppClient(create_app(recommender, Settings(personal=personal)))
         client.post("/recommend", user=USERS[0])
         client.post("/recommend", user="ann@example.com")
         client.get("/items?query=ann")
@@ -771,8 +771,8 @@ def test_logs_are_lines_of_json_without_anything_personal(recommender: ep.Recomm
         assert ("127.0.0.1" in text) == personal
 
 
-def test_metrics_count_requests_and_what_was_unknown(recommender: ep.Recommender) -> None:
-    client = Local(create_app(recommender))
+def test_metrics_count_requests_and_unknown_values(recommender: ep.Recommender) -> None:
+    client = AppClient(create_app(recommender))
     for user in (USERS[0], USERS[1], "stranger"):
         client.post("/recommend", user=user)
     client.post("/recommend", request={"country": "nowhere"})
@@ -786,17 +786,17 @@ def test_metrics_count_requests_and_what_was_unknown(recommender: ep.Recommender
     assert "nothing/here" not in text
 
 
-def test_a_model_tells_what_is_known_of_how_good_it_is(tmp_path: Path) -> None:
+def test_the_model_card_has_the_evaluation(tmp_path: Path) -> None:
     given = fitted()
     given.evaluation_ = {"queries": 5, "metrics": {"ndcg@10": {"value": 0.5, "low": 0.4, "high": 0.6}}, "notes": []}
     given.save(tmp_path)
     assert ep.load(tmp_path).evaluation_ == given.evaluation_
-    assert Local(create_app(tmp_path)).get("/model").json()["facts"]["evaluation"] == given.evaluation_
+    assert AppClient(create_app(tmp_path)).get("/model").json()["facts"]["evaluation"] == given.evaluation_
     given.evaluation_ = {"metrics": {"ndcg@10": {"value": float("nan")}}}
-    assert Local(create_app(given)).get("/model").json()["facts"]["evaluation"] == {"metrics": {"ndcg@10": {"value": None}}}
+    assert AppClient(create_app(given)).get("/model").json()["facts"]["evaluation"] == {"metrics": {"ndcg@10": {"value": None}}}
 
 
-def test_the_description_is_there_without_a_network(service: Local) -> None:
+def test_the_api_description_needs_no_network(service: AppClient) -> None:
     page = service.get("/docs")
     assert "unsafe-inline" in page.headers["content-security-policy"]
     for name in ("swagger-ui-bundle.js", "swagger-ui.css", "start.js"):
@@ -808,41 +808,41 @@ def test_the_description_is_there_without_a_network(service: Local) -> None:
     )
 
 
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_dependencies_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("fastapi", "uvicorn") else find(name))
     refused = CliRunner().invoke(main, ["serve", str(tmp_path)])
     assert refused.exit_code == 1
-    assert 'a service needs fastapi, uvicorn: pip install "everypair[serve]"' in refused.stderr
+    assert 'the service needs fastapi, uvicorn: pip install "everypair[serve]"' in refused.stderr
 
 
-# models in folders, and the process that watches
+# snapshots, workers and the supervisor
 
 
-def test_links_are_made_where_they_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_are_linked_on_the_disk_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tmp_path / "shop" / "model"
     fitted().save(model)
     link = os.link
 
-    def elsewhere(source: Any, target: Any) -> None:
+    def link_beside_the_model(source: Any, target: Any) -> None:
         if Path(target).is_relative_to(tempfile.gettempdir()) and not Path(target).is_relative_to(tmp_path / "shop"):
             raise OSError(18, "another disk")
         link(source, target)
 
-    monkeypatch.setattr(os, "link", elsewhere)
-    beside = Snapshots(model)
-    taken = beside.take()
-    assert taken.parent.parent == model.parent
+    monkeypatch.setattr(os, "link", link_beside_the_model)
+    snapshots = Snapshots(model)
+    snapshot = snapshots.take()
+    assert snapshot.parent.parent == model.parent
     shutil.rmtree(model)
-    assert ep.load(taken, verify=True).dataset_.n_users == len(USERS)
-    beside.close()
+    assert ep.load(snapshot, verify=True).dataset_.n_users == len(USERS)
+    snapshots.close()
     assert not list(model.parent.iterdir())
 
-    def nowhere(source: Any, target: Any) -> None:
+    def link_nowhere(source: Any, target: Any) -> None:
         raise OSError(18, "another disk")
 
     fitted().save(model)
-    monkeypatch.setattr(os, "link", nowhere)
+    monkeypatch.setattr(os, "link", link_nowhere)
     assert Snapshots(model).take() == model
     (numbers,) = model.glob("everypair-numbers-*")
     numbers.unlink()
@@ -852,20 +852,20 @@ def test_links_are_made_where_they_can_be(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_any_error_while_opening_is_a_refusal() -> None:
     ours, theirs = multiprocessing.Pipe()
-    line, ended = Line(theirs), threading.Event()
+    link, ended = SupervisorLink(theirs), threading.Event()
 
-    class Broken:
-        def prepare(self, *asked: Any) -> str:
+    class BrokenSlot:
+        def prepare(self, *arguments: Any) -> str:
             raise MemoryError
 
         def drop(self) -> None:
             pass
 
-    listening = threading.Thread(target=line.listen, args=(Broken(), ended.set))
+    listening = threading.Thread(target=link.listen, args=(BrokenSlot(), ended.set))
     listening.start()
     ours.send(("prepare", 7, Path("model"), True))
     assert ours.recv() == ("refused", 7, "MemoryError")
-    ours.send(("reloaded", None))  # nobody asked
+    ours.send(("reloaded", None))  # without a request
     assert not ended.is_set()
     ours.close()
     listening.join(10)
@@ -873,8 +873,8 @@ def test_any_error_while_opening_is_a_refusal() -> None:
 
 
 @pytest.fixture
-def logger_as_before() -> Iterator[None]:
-    """What a service logs goes where it wants; afterwards, to where it went before."""
+def restored_loggers() -> Iterator[None]:
+    """Restore the handlers and levels of the loggers that a service configures."""
     loggers = [logging.getLogger(name) for name in ("everypair.service", "uvicorn")]
     before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
     yield
@@ -883,9 +883,9 @@ def logger_as_before() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@pytest.mark.usefixtures("logger_as_before")
+@pytest.mark.usefixtures("restored_loggers")
 def test_a_supervisor_in_this_process(tmp_path: Path) -> None:
-    """Its whole life: another model by watching, one that is refused, a worker that is killed, a signal to stop."""
+    """A new model in the watched folder, a refused model, a killed worker, a signal to stop."""
     model = tmp_path / "model"
     fitted(seed=1).save(model)
     supervisor = Supervisor(model, Settings(), 0, n_workers=1, log_level="critical")

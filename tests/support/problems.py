@@ -14,7 +14,7 @@ import everypair as ep
 from everypair import reference
 from everypair.engine.objective import ObjectiveValue
 from everypair.engine.solver import ICD
-from everypair.models.tensor import _columns
+from everypair.models.tensor import columns_of_variables
 from everypair.models.tower_model import TowerModel
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Lookup, Product, Sum
@@ -85,7 +85,7 @@ class Problem:
         model = self.make(**options)
         contexts, items = self.arguments.get("contexts"), self.arguments.get("items")
         if "levels" in self.arguments:
-            contexts = _columns(contexts, self.arguments["levels"])
+            contexts = columns_of_variables(contexts, self.arguments["levels"])
         return model.build_solver(self.feedback, contexts, items, Workers(n_threads))
 
 

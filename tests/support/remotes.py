@@ -1,4 +1,4 @@
-"""Objects that experiments have in processes of their own, in this one."""
+"""Workers of benchmarks in this process instead of separate ones."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import json
 from typing import Any
 
 from benchmarks.harness import process
-from benchmarks.harness.process import AbsentError
+from benchmarks.harness.process import MissingLibraryError
 
 
 def through_json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-class Local:
-    """As :class:`Remote`, in this process: what it is given and what it returns pass through JSON all the same."""
+class LocalWorker:
+    """As :class:`WorkerProcess`, in this process: arguments and results pass through JSON all the same."""
 
     def __init__(self, target: str, blas: int | None = None, environment: Any = None, **arguments: Any) -> None:
         module, _, name = target.partition(":")
         try:
-            self._thing = getattr(importlib.import_module(f"{process.PACKAGE}.{module}"), name)(**through_json(arguments))
+            self._worker = getattr(importlib.import_module(f"{process.PACKAGE}.{module}"), name)(**through_json(arguments))
         except ImportError as error:
-            raise AbsentError(str(error)) from error
+            raise MissingLibraryError(str(error)) from error
 
     def call(self, method: str, **arguments: Any) -> Any:
-        return through_json(getattr(self._thing, method)(**through_json(arguments)))
+        return through_json(getattr(self._worker, method)(**through_json(arguments)))
 
     def close(self) -> None: ...
 
-    def __enter__(self) -> Local:
+    def __enter__(self) -> LocalWorker:
         return self
 
     def __exit__(self, *exc: object) -> None: ...

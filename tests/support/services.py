@@ -1,4 +1,4 @@
-"""Services to test: a small model, a client that asks an application without a network, and one that is a process of its own."""
+"""Services to test: a small model, a client of an application in this process, and ``everypair serve`` in a process of its own."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def dataset(titles: bool = True, users: int = 80) -> ep.Dataset:
     return ep.datasets.youtube_like(users, 40, seed=3, titles=titles, events_per_user=8)
 
 
-def fitted(model: Any = None, seed: int = 0, **told: Any) -> ep.Recommender:
-    """By default a factorization machine that is told all there is."""
-    told = told or {"context": CONTEXT, "item": ITEM}
-    return ep.Recommender(model or ep.FM(factors=4, epochs=2, random_state=seed), **told).fit(dataset())
+def fitted(model: Any = None, seed: int = 0, **recipes: Any) -> ep.Recommender:
+    """A fitted recommender; by default a factorization machine with recipes of all kinds."""
+    recipes = recipes or {"context": CONTEXT, "item": ITEM}
+    return ep.Recommender(model or ep.FM(factors=4, epochs=2, random_state=seed), **recipes).fit(dataset())
 
 
-class Local:
-    """Asks an application in this process."""
+class AppClient:
+    """A client of an ASGI application in this process, without a network."""
 
     def __init__(self, app: Any, **headers: str) -> None:
         self._app, self._headers = app, headers
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> httpx.Response:
-        (answer,) = self.together([(method, path, body, options)])
-        return answer
+        (response,) = self.concurrently([(method, path, body, options)])
+        return response
 
-    def together(self, asked: list[tuple[str, str, Any, dict[str, Any]]]) -> list[httpx.Response]:
-        """All at the same time."""
+    def concurrently(self, requests: list[tuple[str, str, Any, dict[str, Any]]]) -> list[httpx.Response]:
+        """The responses to requests that are sent at the same time."""
 
-        async def one(client: httpx.AsyncClient, method: str, path: str, body: Any, options: dict[str, Any]) -> httpx.Response:
+        async def send(client: httpx.AsyncClient, method: str, path: str, body: Any, options: dict[str, Any]) -> httpx.Response:
             content = {} if body is None else {"json": body}
             return await client.request(method, path, **content, **options)
 
-        async def several() -> list[httpx.Response]:
+        async def send_all() -> list[httpx.Response]:
             transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=self._headers) as client:
-                return await asyncio.gather(*(one(client, *each) for each in asked))
+                return await asyncio.gather(*(send(client, *request) for request in requests))
 
-        return asyncio.run(several())
+        return asyncio.run(send_all())
 
     def post(self, path: str, **body: Any) -> httpx.Response:
         return self("POST", path, body)
@@ -65,8 +65,8 @@ class Local:
         return self("GET", path)
 
 
-class Remote:
-    """A service of its own: its address, its processes, and what it logs."""
+class ServiceProcess:
+    """A running ``everypair serve``: its address, its processes and its log."""
 
     def __init__(self, process: subprocess.Popen[str], url: str, lines: queue.Queue[str]) -> None:
         self.process, self.url, self._lines = process, url, lines
@@ -80,55 +80,55 @@ class Remote:
         return int(self.url.rsplit(":", 1)[1])
 
     def workers(self) -> list[int]:
-        """Ids of the processes that answer."""
+        """Process ids of the workers."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
     def gauge(self, name: str) -> float:
-        """A number of /metrics."""
+        """A value of ``/metrics``."""
         text = httpx.get(f"{self.url}/metrics", timeout=60).text
         return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
-    def logged(self, words: str, seconds: float = 60) -> str:
-        """The next line that has these words."""
+    def wait_for_log(self, words: str, seconds: float = 60) -> str:
+        """The next line of the log that contains these words."""
         while words not in (line := self._lines.get(timeout=seconds)):
             pass
         return line
 
-    def rest(self) -> list[str]:
-        """All lines that were not looked at, when it has ended."""
+    def rest_of_log(self) -> list[str]:
+        """The lines of the log that were not read yet, after the service has ended."""
         time.sleep(0.5)
         return [self._lines.get_nowait() for _ in range(self._lines.qsize())]
 
 
 @contextmanager
-def serving(folder: Path, *options: str, **environment: str) -> Iterator[Remote]:
-    """``everypair serve`` of a folder, on any port."""
+def serving(folder: Path, *options: str, **environment: str) -> Iterator[ServiceProcess]:
+    """Run ``everypair serve`` on a folder, on any free port."""
     command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     lines: queue.Queue[str] = queue.Queue()
 
-    def read() -> None:
+    def read_log() -> None:
         assert process.stderr is not None
         for line in process.stderr:
             lines.put(line)
 
-    reading = threading.Thread(target=read, daemon=True)
-    reading.start()
+    reader = threading.Thread(target=read_log, daemon=True)
+    reader.start()
     try:
-        told = []
-        while not (found := re.match(r"Serving on (http://\S+)/ ", told[-1] if told else "")):
+        log = []
+        while not (match := re.match(r"Serving on (http://\S+)/ ", log[-1] if log else "")):
             try:
-                told.append(lines.get(timeout=60))
+                log.append(lines.get(timeout=60))
             except queue.Empty:
-                raise AssertionError(f"it did not start: {told}") from None
-        remote = Remote(process, found[1], lines)
-        with remote.client:
-            yield remote
+                raise AssertionError(f"the service did not start: {log}") from None
+        service = ServiceProcess(process, match[1], lines)
+        with service.client:
+            yield service
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(60)
-        reading.join(10)
+        reader.join(10)
         assert process.stderr is not None
         process.stderr.close()

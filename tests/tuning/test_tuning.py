@@ -244,7 +244,7 @@ def test_a_study_whose_process_was_killed_goes_on(at: int, dataset: ep.Dataset, 
 def test_a_study_of_something_else_is_refused(change: dict[str, Any], message: str, dataset: ep.Dataset, tmp_path: Path) -> None:
     file = tmp_path / "study.db"
     kept = tune(dataset, 1, study=file)
-    with pytest.raises(ValueError, match=f"study.db is the study of something else: .*{message}"):
+    with pytest.raises(ValueError, match=f"study.db is the study of another search: .*{message}"):
         tune(dataset, 1, study=file, **change)
     assert tried(tune(dataset, 1, study=file)) == tried(kept)
 
@@ -261,14 +261,14 @@ def test_a_study_of_other_data_is_refused(dataset: ep.Dataset, tmp_path: Path) -
 
 def test_files_that_are_no_study(dataset: ep.Dataset, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a study, but long enough to be taken for the head of one, which has 100 bytes\n" * 3)
-    with pytest.raises(ValueError, match=r"notes\.txt is no study that can be read: .* Give another path"):
+    with pytest.raises(ValueError, match=r"notes\.txt cannot be read as a study: .* Give another path"):
         tune(dataset, study=tmp_path / "notes.txt")
-    with pytest.raises(FileNotFoundError, match=r"a folder that is there, got .* Make the folder"):
+    with pytest.raises(FileNotFoundError, match=r"an existing folder, got .* Create the folder"):
         tune(dataset, study=tmp_path / "no" / "study.db")
     url = f"sqlite:///{tmp_path / 'other.db'}"
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(storage=url, study_name="everypair", direction="maximize").ask()
-    with pytest.raises(ValueError, match=r"everypair\.tune did not begin"):
+    with pytest.raises(ValueError, match=r"was not created by everypair"):
         tune(dataset, study=tmp_path / "other.db")
 
 
@@ -278,7 +278,7 @@ def test_a_database_of_something_else_is_left_as_it_is(dataset: ep.Dataset, tmp_
         connection.execute("CREATE TABLE orders (id INTEGER)")
         connection.commit()
     before = file.read_bytes()
-    with pytest.raises(ValueError, match=r"shop\.db is a database of something else, with the tables orders"):
+    with pytest.raises(ValueError, match=r"shop\.db is another kind of database, with the tables orders"):
         tune(dataset, study=file)
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
@@ -327,7 +327,7 @@ def test_timeout(dataset: ep.Dataset, monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cut.stop_reason == "timeout"
     assert 0 < len(cut.trials) < 5
     assert tried(tune(dataset, 5, study=tmp_path / "study.db")) == tried(whole)
-    with pytest.raises(TimeoutError, match="no trial was done within timeout: give more time"):
+    with pytest.raises(TimeoutError, match="no trial was finished within timeout: give more time"):
         tune(dataset, 5, timeout=0.5)
 
 
@@ -423,8 +423,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no trials": ({"trials": 0}, "trials must be at least 1"),
     "no time": ({"timeout": 0}, "timeout must be a finite number greater than 0"),
     "no seed": ({"seed": -1}, "seed must be at least 0"),
-    "no space": ({"space": {}}, "space must be a mapping"),
-    "epochs": ({"space": {"epochs": (1, 9)}}, "must not have 'epochs': the best epoch is found in each trial"),
+    "no space": ({"space": {}}, "space must map arguments"),
+    "epochs": ({"space": {"epochs": (1, 9)}}, "must not have 'epochs': each trial finds its best epoch"),
     "an argument it has not": ({"space": {"depth": (1, 9)}}, "'depth', which is no argument of MF: it has factors, "),
     "from 0": (
         {"space": {"unobserved_weight": (0, 1)}},

@@ -1,12 +1,12 @@
-"""The command line: thin shells over the package. Standard output is data, standard error is progress and notes."""
+"""The command line, a thin layer over the package. Results go to standard output, progress and notes to standard error."""
 
 import sys
 
-INTERRUPTED = 130  # the exit code of Ctrl-C
+from everypair.cli.exit_codes import INTERRUPTED
 
 
 def main() -> None:
-    """The command. Nothing is imported before: Ctrl-C ends it quietly from the start."""
+    """Run the command. Its modules are imported inside, so that Ctrl-C during the imports ends it without a traceback."""
     try:
         from everypair.cli.shell import main
 

@@ -1,4 +1,4 @@
-"""``python -m everypair.cli``, where the command is not on the path."""
+"""``python -m everypair.cli``: the command line where the ``everypair`` script is not on the path."""
 
 from everypair.cli import main
 

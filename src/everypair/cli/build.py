@@ -1,4 +1,4 @@
-"""From options to what the package takes: data, recommenders, splits."""
+"""Builds datasets, recommenders and splits from the options of a command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from everypair.cli.options import PROTOCOLS, section_of
-from everypair.cli.shell import note
+from everypair.cli.output import note
 from everypair.data import Dataset
 from everypair.evaluation import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
 from everypair.evaluation.splits import Splitter
@@ -20,61 +20,66 @@ FILES = ("train", "test", "tune")
 
 
 def dataset(ctx: click.Context) -> Dataset:
-    """The tables that were given."""
+    """The dataset of the tables given; prints its notes."""
     options = section_of(ctx, "data")
     if "interactions" not in options:
         raise click.UsageError(
             f"Give the table of interactions, as in 'everypair {ctx.info_name} plays.csv', or 'interactions' in [data]."
         )
-    made = Dataset(**options)
-    for text in made.notes:
+    if ("rating" in options) != ("at_least" in options):
+        raise ValueError("--rating (the column) and --at-least (the smallest rating that counts) must be given together.")
+    result = Dataset(**options)
+    for text in result.notes:
         note(text)
-    return made
+    return result
 
 
 def recommender(ctx: click.Context) -> Recommender:
-    """The model and its recipes, not fitted."""
+    """A recommender with the model and recipes given, not fitted."""
     from everypair.recommend.recipe_syntax import MODELS
 
     options = section_of(ctx, "model")
     name = options.pop("name", "fm")
-    has = inspect.signature(MODELS[name]).parameters
+    arguments = inspect.signature(MODELS[name]).parameters
     for key in options:
-        if key not in has:
-            known = ", ".join(f"--{own.replace('_', '-')}" for own in has) or "none"
-            raise click.UsageError(f"{name} has no option --{key.replace('_', '-')}; it has {known}.")
-    told: dict[str, Any] = section_of(ctx, "recommender")
-    return Recommender(MODELS[name](**options), **told)
+        if key not in arguments:
+            known = ", ".join(map(_option, arguments)) or "none"
+            raise click.UsageError(f"{name} has no option {_option(key)}; it has {known}.")
+    settings: dict[str, Any] = section_of(ctx, "recommender")
+    return Recommender(MODELS[name](**options), **settings)
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def splitter(ctx: click.Context, protocol: str | None = None) -> Splitter:
-    """The protocol that was asked for, with the options that it takes."""
+    """The splitter of a protocol (by default that of --protocol), with the options given."""
     options = {key: value for key, value in section_of(ctx, "split").items() if key not in FILES}
     name = protocol or options.get("protocol", PROTOCOLS[0])
     options.pop("protocol", None)
-    takes = inspect.signature(SPLITTERS[name]).parameters
+    arguments = inspect.signature(SPLITTERS[name]).parameters
     for key in options:
-        if ARGUMENTS[key] not in takes:
-            option = "--split-seed" if key == "seed" else f"--{key.replace('_', '-')}"
-            raise click.UsageError(f"{name} takes no {option}.")
+        if ARGUMENTS[key] not in arguments:
+            raise click.UsageError(f"{name} takes no {'--split-seed' if key == 'seed' else _option(key)}.")
     return SPLITTERS[name](**{ARGUMENTS[key]: value for key, value in options.items()})
 
 
 def split(ctx: click.Context) -> Split:
-    """Train, tune and test: of a protocol, or as someone else made them."""
+    """A split by a protocol, or the published one of --train and --test; prints its notes."""
     options = section_of(ctx, "split")
     if not options.keys() & set(FILES):
-        made = splitter(ctx).split(dataset(ctx))
+        result = splitter(ctx).split(dataset(ctx))
     else:
         if "train" not in options or "test" not in options:
-            raise click.UsageError("A published split is given by --train and --test together.")
+            raise click.UsageError("A published split needs --train and --test together.")
         data = section_of(ctx, "data")
         others = options.keys() - {*FILES, "tune_share", "seed"}
         if others or "interactions" in data:
             raise click.UsageError(
-                f"--train and --test take the place of {'PLAYS' if 'interactions' in data else '--' + min(others)}."
+                f"--train and --test replace {'PLAYS' if 'interactions' in data else _option(min(others))}: leave it out."
             )
-        made = given(**options, **data)
-    for text in made.notes:
+        result = given(**options, **data)
+    for text in result.notes:
         note(text)
-    return made
+    return result

@@ -1,4 +1,4 @@
-"""``everypair doctor``: what is installed, and whether it computes what it should."""
+"""``everypair doctor``: versions, machine, and a self-test."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from typing import Any
 import click
 
 from everypair.cli.options import JSON
-from everypair.cli.shell import note
+from everypair.cli.output import note, write_json
 
 PACKAGES = ("everypair", "numpy", "numba", "scipy", "pyarrow", "safetensors", "narwhals", "click")
 
 
 @click.command(epilog="\b\nExamples:\n  everypair doctor\n  everypair doctor --warm")
 @click.option(
-    "--warm", is_flag=True, help="Compile the kernels of all models beforehand, so that a first fit starts at once (minutes)."
+    "--warm", is_flag=True, help="Compile the kernels of all models now, so that a first fit does not have to (takes minutes)."
 )
 @JSON
 @click.pass_context
 def doctor(ctx: click.Context, warm: bool, as_json: bool) -> None:
-    """Versions, threads and caches, and a self-test on small generated data. Exits with 1 if a check fails."""
-    from everypair.cli.output import tell
+    """Show versions, threads and caches, and run a self-test on small generated data. Exits with 1 if a check fails."""
     from everypair.cli.selftest import checks, warm_up
 
-    found = _machine()
+    report = _machine()
     if not as_json:
-        _show(found)
+        _show(report)
     if warm:
-        found["compiled_seconds"] = warm_up()
-        note(f"kernels of all models are compiled: {found['compiled_seconds']:.0f} seconds", label="")
+        report["compiled_seconds"] = warm_up()
+        note(f"kernels of all models are compiled: {report['compiled_seconds']:.0f} seconds", label="")
     results = []
     for name, check in checks().items():
         trouble = check()
@@ -42,7 +41,7 @@ def doctor(ctx: click.Context, warm: bool, as_json: bool) -> None:
             click.echo(f"{'ok  ' if trouble is None else 'FAIL'} {name}" + (f": {trouble}" if trouble else ""))
     failed = [result["check"] for result in results if not result["passed"]]
     if as_json:
-        tell({**found, "checks": results})
+        write_json({**report, "checks": results})
     if failed:
         ctx.exit(1)
 
@@ -65,7 +64,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _cache_folder() -> Path:
-    """Where Numba keeps compiled kernels: as set, or beside the package."""
+    """The folder of Numba's cache: NUMBA_CACHE_DIR, or beside the kernels."""
     from numba.core import config
 
     from everypair import kernels
@@ -75,19 +74,19 @@ def _cache_folder() -> Path:
 
 
 def _writable(folder: Path) -> bool:
-    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             return True
     except OSError:
         return False
 
 
-def _show(found: dict[str, Any]) -> None:
-    click.echo(f"Python {found['python']}")
-    click.echo(", ".join(f"{name} {number}" for name, number in found["packages"].items()))
-    click.echo(f"BLAS: {', '.join(found['blas']) or 'not known'}; {found['threads']} threads, {found['cores']} cores")
-    cache = found["numba_cache"]
+def _show(report: dict[str, Any]) -> None:
+    click.echo(f"Python {report['python']}")
+    click.echo(", ".join(f"{name} {number}" for name, number in report["packages"].items()))
+    click.echo(f"BLAS: {', '.join(report['blas']) or 'not known'}; {report['threads']} threads, {report['cores']} cores")
+    cache = report["numba_cache"]
     click.echo(f"compiled kernels: {cache['folder']} ({'writable' if cache['writable'] else 'not writable'})")
     if not cache["writable"]:
-        note("kernels are compiled anew in every process. Set NUMBA_CACHE_DIR to a folder that can be written.")
+        note("kernels are compiled again in every process. Set NUMBA_CACHE_DIR to a writable folder.")

@@ -1,4 +1,4 @@
-"""``everypair evaluate``: how good a model is on what was held out."""
+"""``everypair evaluate``: metrics of a model on held-out events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, configured
-from everypair.cli.shell import note
+from everypair.cli.output import note, write_json
 
 EXAMPLES = """\b
 Examples:
@@ -23,12 +23,16 @@ Examples:
 @DATA
 @MODEL
 @SPLIT
-@configured("evaluate", "--metric", multiple=True, help="Such as ndcg@10; may be repeated. [default: recall@10 and ndcg@10]")
 @configured(
-    "evaluate", "--on", type=click.Choice(["tune", "test"]), help="Settings are found on tune; test is for the end. [default: test]"
+    "evaluate", "--metric", multiple=True, help="A metric such as ndcg@10; may be repeated. [default: recall@10 and ndcg@10]"
 )
-@configured("evaluate", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
-@click.option("--keep", type=PATH, help="Keep the figures with this saved model, which must have the same settings.")
+@configured(
+    "evaluate", "--on", type=click.Choice(["tune", "test"]), help="Use tune to choose settings, test for the end. [default: test]"
+)
+@configured(
+    "evaluate", "--include-seen/--exclude-seen", default=None, help="Whether to rank items already seen. [default: exclude]"
+)
+@click.option("--keep", type=PATH, help="Store the metrics with this saved model, which must have the same settings.")
 @CONFIG
 @JSON
 @click.pass_context
@@ -41,12 +45,11 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Fit a model without the events that a protocol holds out, and see how many of those it finds.
+    """Fit a model without the events that a protocol holds out, and evaluate its rankings on those.
 
-    Prints the mean of each metric with its 95 % interval (bootstrap over users), and that of Popularity beside it.
+    Prints the mean of each metric with its 95 % interval (bootstrap over users), beside the same of Popularity.
     """
     from everypair.cli import build
-    from everypair.cli.output import tell
     from everypair.evaluation import evaluate as evaluated
     from everypair.evaluation.evaluate import DEFAULT
     from everypair.evaluation.metrics import parse
@@ -55,48 +58,49 @@ def evaluate(
 
     part, metrics = on or "test", metric or DEFAULT
     for spec in metrics:
-        parse(spec)  # before anything is fitted
+        parse(spec)  # refuses unknown metrics before the fit
     recommender = build.recommender(ctx)
-    kept = None if keep is None else _same(keep, recommender)
+    saved = None if keep is None else _load_same(keep, recommender)
     split = build.split(ctx)
     entries = {} if isinstance(recommender.model, Popularity) else {"Popularity": Recommender(Popularity())}
     entries[type(recommender.model).__name__] = recommender
-    queries, found = getattr(split, part), {}
+    queries, evaluations = getattr(split, part), {}
     for name, entry in entries.items():
-        found[name] = evaluated(entry.fit(split.train), queries, metrics, exclude_seen=not include_seen)
+        evaluations[name] = evaluated(entry.fit(split.train), queries, metrics, exclude_seen=not include_seen)
         if getattr(entry.model, "stop_reason_", None) == "interrupt":
             raise KeyboardInterrupt("Nothing was evaluated.")
-    told = {name: evaluation.summary() for name, evaluation in found.items()}
-    own = told[name]
-    if kept is not None:
-        kept.evaluation_ = {"protocol": split.name, **own}
-        kept.save(keep)
+    summaries = {name: evaluation.summary() for name, evaluation in evaluations.items()}
+    own = summaries[name]
+    if saved is not None:
+        saved.evaluation_ = {"protocol": split.name, **own}
+        saved.save(keep)
     for text in own["notes"]:
         note(text)
     if as_json:
-        models = [{"name": name, "metrics": summary["metrics"]} for name, summary in told.items()]
-        tell({
+        models = [{"name": name, "metrics": summary["metrics"]} for name, summary in summaries.items()]
+        write_json({
             "protocol": split.name, "on": part, "queries": own["queries"], "training_events": len(split.train),
             "model": repr(recommender), "models": models, "notes": [*split.notes, *own["notes"]],
         })  # fmt: skip
     else:
-        note(f"{split.name}: {len(split.train):,} events to train on, {own['queries']:,} queries of {part}", label="")
-        click.echo(_table({name: summary["metrics"] for name, summary in told.items()}))
+        note(f"{split.name}: {len(split.train):,} training events, {own['queries']:,} queries of the {part} part", label="")
+        click.echo(_table({name: summary["metrics"] for name, summary in summaries.items()}))
 
 
-def _same(path: Path, recommender: Any) -> Any:
-    """A saved model, if it has the settings that are evaluated: the figures would be of another one."""
+def _load_same(path: Path, recommender: Any) -> Any:
+    """A saved recommender; an error if its settings differ from those that are evaluated."""
     from everypair.recommender import load
 
-    kept = load(path)
-    settings = {name: repr(each) for name, each in (("the model", kept), ("what is evaluated", recommender))}
-    if len(set(settings.values())) > 1:
-        told = "; ".join(f"{name} is {text}" for name, text in settings.items())
-        raise ValueError(f"{path} was made with other settings, so the figures would not be its own: {told}.")
-    return kept
+    saved = load(path)
+    if repr(saved) != repr(recommender):
+        raise ValueError(
+            f"--keep {path} was made with other settings, so these metrics are not its own: it is {saved!r}; {recommender!r} is "
+            f"evaluated. Give the same settings."
+        )
+    return saved
 
 
-def _table(found: dict[str, Any]) -> str:
+def _table(metrics: dict[str, Any]) -> str:
     from everypair.runtime.formatting import table
 
     rows = [
@@ -104,6 +108,6 @@ def _table(found: dict[str, Any]) -> str:
             name,
             *(f"{f['value']:.4f}" + ("" if f["low"] is None else " ({low:.4f}-{high:.4f})".format(**f)) for f in figures.values()),
         ]
-        for name, figures in found.items()
+        for name, figures in metrics.items()
     ]
-    return table(["", *next(iter(found.values()))], rows)
+    return table(["", *next(iter(metrics.values()))], rows)

@@ -1,4 +1,4 @@
-"""``everypair explain``: why an item has its score."""
+"""``everypair explain``: the contributions to an item's score."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import JSON, PATH, Picture
+from everypair.cli.options import JSON, PATH, PicturePath
+from everypair.cli.output import write_json
 
 EXAMPLES = """\b
 Examples:
@@ -18,30 +19,29 @@ Examples:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=PATH)
-@click.option("--item", required=True, help="The item.")
-@click.option("--user", help="A user of the data.")
-@click.option("--request", help="In place of the user, what is known of someone: a JSON object.")
-@click.option("--picture", type=Picture(), help="Write a picture to this file (.svg or .html) as well.")
+@click.option("--item", required=True, help="The id of the item.")
+@click.option("--user", help="The id of a user of the data.")
+@click.option("--request", help="Instead of --user, a JSON object with attributes and history.")
+@click.option("--picture", type=PicturePath(), help="Also write a picture to this file (.svg or .html).")
 @JSON
 def explain(model: Path, item: str, user: str | None, request: str | None, picture: Path | None, as_json: bool) -> None:
-    """What each feature of the context brings to an item's score in a saved MODEL: the parts add up to it."""
+    """Show the contribution of each feature of the context to an item's score in a saved MODEL; they sum to the score."""
     from everypair.cli import inputs
-    from everypair.cli.output import tell
     from everypair.recommender import load
 
     if (user is None) == (request is None):
         raise click.UsageError("Give either --user or --request.")
     try:
-        told = None if request is None else inputs.request(request, "--request")
+        parsed = None if request is None else inputs.request(request, "--request")
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     recommender = load(model)
     dataset = recommender.dataset_
-    known: Any = {"user": inputs.own_ids([user], dataset.users, "--user")[0]} if user is not None else {"request": told}
-    why = recommender.explain(item=inputs.own_ids([item], dataset.items, "--item")[0], **known)
+    known: Any = {"user": inputs.parse_ids([user], dataset.users, "--user")[0]} if user is not None else {"request": parsed}
+    why = recommender.explain(item=inputs.parse_ids([item], dataset.items, "--item")[0], **known)
     if picture is not None:
         why.save(picture)
     if as_json:
-        tell({"item": why.item, "user": why.user, "score": why.score, "contributions": why.table.to_pylist()})
+        write_json({"item": why.item, "user": why.user, "score": why.score, "contributions": why.table.to_pylist()})
     else:
         click.echo(repr(why))

@@ -1,4 +1,4 @@
-"""``everypair fit``: from tables to a saved recommender."""
+"""``everypair fit``: trains a recommender on tables and saves it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import CONFIG, DATA, HELD_OUT, JSON, MODEL, PATH, PROTOCOLS, ModelCommand, configured, watched
-from everypair.cli.shell import note
+from everypair.cli.options import (
+    CONFIG,
+    DATA,
+    HELD_OUT,
+    JSON,
+    MODEL,
+    PATH,
+    PROTOCOLS,
+    ModelCommand,
+    configured,
+    early_stopping_options,
+)
+from everypair.cli.output import note, write_json
 
 EXAMPLES = """\b
 Examples:
@@ -25,13 +36,15 @@ Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separa
 @click.command(cls=ModelCommand, epilog=EXAMPLES)
 @DATA
 @MODEL
-@configured("fit", "--out", type=PATH, help="Folder of the model; what is there is replaced when the fit is done.")
+@configured("fit", "--out", type=PATH, help="Folder of the model. An earlier model there is replaced when the fit is finished.")
 @configured(
-    "fit", "--validation", type=click.Choice(PROTOCOLS), help="Find the number of epochs on what this protocol holds out first."
+    "fit", "--validation", type=click.Choice(PROTOCOLS), help="Choose the number of epochs on events that this protocol holds out."
 )
-@configured("fit", "--metric", help="Of --validation. [default: ndcg@10]")
-@watched("fit", "a fit")
-@configured("fit", "--checkpoint", type=PATH, help="Folder of the state of the fit: the same command goes on where it was stopped.")
+@configured("fit", "--metric", help="The metric of --validation. [default: ndcg@10]")
+@early_stopping_options("fit", "a fit")
+@configured(
+    "fit", "--checkpoint", type=PATH, help="Folder for the state of the fit: after an interruption, the same command resumes."
+)
 @configured("fit", "--every", type=click.IntRange(1), help="Epochs between checkpoints. [default: 1]")
 @HELD_OUT
 @CONFIG
@@ -40,12 +53,11 @@ Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separa
 def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: bool, **options: Any) -> None:
     """Train a model on tables of events, users and items (CSV or Parquet), and save it to a folder.
 
-    With --validation, a first fit leaves out what the protocol holds out, and ends where --metric no longer gets better there; then
-    the model is trained on all events, for as many epochs. Ctrl-C saves nothing: what was in OUT stays. With --checkpoint,
-    the same command goes on from there.
+    With --validation, a first fit without the events that the protocol holds out ends when --metric on those no longer improves;
+    then the model is trained on all events, for as many epochs. After Ctrl-C nothing is saved, and OUT stays as it was; with
+    --checkpoint, the same command resumes.
     """
     from everypair.cli import build
-    from everypair.cli.output import tell
 
     if out is None:
         raise click.UsageError("Give --out, the folder to save the model to.")
@@ -59,17 +71,17 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             raise click.UsageError(
                 f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
             )
-    kept = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
+    checkpoints = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
     recommender = build.recommender(ctx)
     dataset = build.dataset(ctx)
     began = time.perf_counter()
     found = None
-    with _place(out):
+    with _prepared_folder(out):
         if validation is not None:
-            watched = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
+            stopping = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
             split = build.splitter(ctx, validation).split(dataset)
-            recommender, found = _best_epochs(recommender, split, {**watched, **kept["validation"]})
-        _fit(recommender, dataset, kept["fit"])
+            recommender, found = _best_epochs(recommender, split, {**stopping, **checkpoints["validation"]})
+        _fit(recommender, dataset, checkpoints["fit"])
         seconds = time.perf_counter() - began
         if found is not None:
             held_out = {"protocol": f"{validation}, tuning part", "metrics": {found["metric"]: {"value": found["value"]}}}
@@ -77,24 +89,24 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
         recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
     if as_json:
-        tell(summary)
+        write_json(summary)
     else:
-        note(_told(recommender, summary), label="")
+        note(_report(recommender, summary), label="")
 
 
 def _checkpoints(out: Path, folder: Path | None, every: int | None, validated: bool) -> dict[str, dict[str, Any]]:
-    """What each fit is told of its checkpoint: where there are two, each has a folder of its own in the one given."""
+    """Checkpoint arguments of the two fits; if there are two, each uses a subfolder."""
     if folder is None:
         return {"validation": {}, "fit": {}}
     places = {name: folder / name if validated else folder for name in ("validation", "fit")}
     if out.resolve() in (place.resolve() for place in (folder, *places.values())):
-        raise click.UsageError(f"--out and --checkpoint are both {out}: give two folders.")
+        raise click.UsageError(f"--out and --checkpoint are both {out}: give different folders.")
     return {name: {"checkpoint": place, **({"every": every} if every is not None else {})} for name, place in places.items()}
 
 
 @contextmanager
-def _place(out: Path) -> Iterator[None]:
-    """A folder that can be written to, known before anything is computed; a new one is gone again if nothing was."""
+def _prepared_folder(out: Path) -> Iterator[None]:
+    """Create the folder before anything is computed, so that an unwritable path fails early; after an error, remove a new one."""
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
 
@@ -109,23 +121,23 @@ def _place(out: Path) -> Iterator[None]:
         raise
 
 
-def _best_epochs(template: Any, split: Any, watched: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The same with the number of epochs that was best on the tuning part, and what was found there."""
+def _best_epochs(template: Any, split: Any, stopping: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The recommender with the number of epochs that is best on the tuning part, and the metric there."""
     for text in split.notes:
         note(text)
     trial = template.unfitted()
-    _fit(trial, split.train, {"validation": split.tune, **watched})
-    stopping: Any = trial.validation_
-    found = {"metric": stopping.metric, "epoch": stopping.best_epoch, "value": stopping.best_value}
-    return template.unfitted(model__epochs=stopping.best_epoch), found
+    _fit(trial, split.train, {"validation": split.tune, **stopping})
+    best: Any = trial.validation_
+    found = {"metric": best.metric, "epoch": best.best_epoch, "value": best.best_value}
+    return template.unfitted(model__epochs=best.best_epoch), found
 
 
 def _fit(recommender: Any, dataset: Any, options: dict[str, Any]) -> None:
-    """Go on after it, unless Ctrl-C ended it."""
+    """Fit; an interrupted fit, which returns normally, raises KeyboardInterrupt."""
     model = recommender.fit(dataset, **options).model
     if getattr(model, "stop_reason_", None) == "interrupt":
-        on = " The same command goes on." if "checkpoint" in options else ""
-        raise KeyboardInterrupt(f"{len(model.history_)} of {model.epochs} epochs were done. Nothing was saved.{on}")
+        resume = " The same command resumes." if "checkpoint" in options else ""
+        raise KeyboardInterrupt(f"{len(model.history_)} of {model.epochs} epochs were done. Nothing was saved.{resume}")
 
 
 def _summary(recommender: Any) -> dict[str, Any]:
@@ -143,10 +155,10 @@ def _summary(recommender: Any) -> dict[str, Any]:
     }
 
 
-def _told(recommender: Any, summary: dict[str, Any]) -> str:
+def _report(recommender: Any, summary: dict[str, Any]) -> str:
     lines = [f"{summary['events']:,} events of {summary['users']:,} users and {summary['items']:,} items", repr(recommender)]
     if summary["validation"]:
-        lines.append("best {metric} on what was held out {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
+        lines.append("best {metric} on held-out events {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
     if summary["objective"]:
         lines.append(
             "{epochs} epoch{s}, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(

@@ -1,4 +1,4 @@
-"""Ids and requests as people give them: on the command line, in files, on standard input."""
+"""Reading of ids and requests from the command line, files and standard input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLES = (".csv", ".tsv", ".tab", ".gz", ".parquet", ".pq")
 def lines(path: Path) -> list[str]:
     """The lines of a text file, or of standard input.
 
-    Nothing but a line feed ends one (a carriage return before it is dropped): ids and texts in JSON may hold other separators.
+    Only a line feed ends a line (a carriage return before it is dropped): ids and JSON strings may contain other separators.
     """
     try:
         content = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
@@ -22,7 +22,7 @@ def lines(path: Path) -> list[str]:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{named(path)} is not UTF-8: {error}. Convert it.") from error
+        raise ValueError(f"{named(path)} is not UTF-8: {error}. Convert it to UTF-8.") from error
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
@@ -31,29 +31,29 @@ def named(path: Path) -> str:
 
 
 def ids_of_file(path: Path, column: str, known: Any) -> Any:
-    """Ids one per line, or a column of a table."""
+    """The ids of a text file, one per line, or of a column of a table; ``known`` are the ids of the data."""
     from everypair.data.tables import as_table
     from everypair.data.tables import column as column_of
 
     if path.suffix.lower() in TABLES:
         return column_of(as_table(str(path), path, (column,)), column, str(path), "ids")
-    return own_ids([line for line in lines(path) if line.strip(" \t")], known, named(path))
+    return parse_ids([line for line in lines(path) if line.strip(" \t")], known, named(path))
 
 
-def own_ids(texts: list[str], known: Any, what: str) -> list[Any]:
-    """As the data have them: integers or texts."""
-    if not texts:
+def parse_ids(values: list[str], known: Any, what: str) -> list[Any]:
+    """Ids of the type that the data have: integers or strings."""
+    if not values:
         raise ValueError(f"{what} holds no ids.")
     if known.kind != "integers":
-        return texts
+        return values
     try:
-        return [int(text) for text in texts]
+        return [int(value) for value in values]
     except ValueError as error:
-        raise ValueError(f"ids of this model are integers, but {what} holds other ones: {error}.") from error
+        raise ValueError(f"ids of this model are integers, but {what} holds others: {error}.") from error
 
 
 def requests_of_file(path: Path) -> list[dict[str, Any]]:
-    """A JSON object per line; empty lines are none."""
+    """Requests of a file, a JSON object per line; empty lines are skipped."""
     return [
         request(line, f"line {number} of {named(path)}")
         for number, line in enumerate(lines(path), start=1)
@@ -62,13 +62,13 @@ def requests_of_file(path: Path) -> list[dict[str, Any]]:
 
 
 def request(text: str, what: str) -> dict[str, Any]:
-    """What is known of someone: a JSON object."""
+    """A request, parsed from JSON; ``what`` names the source in messages."""
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except RecursionError:
-        raise ValueError(f"{what} is not JSON that can be read: it is nested too deeply.") from None
+        raise ValueError(f"{what} cannot be read as JSON: it is nested too deeply.") from None
     except ValueError as error:
         raise ValueError(f"{what} is not JSON: {error}.") from error
-    if not isinstance(found, dict):
-        raise ValueError(f'{what} must be an object such as {{"country": "DE"}}, got {text.strip()[:60]}.')
-    return found
+    if not isinstance(parsed, dict):
+        raise ValueError(f'{what} must be a JSON object such as {{"country": "DE"}}, got {text.strip()[:60]}.')
+    return parsed

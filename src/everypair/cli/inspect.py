@@ -1,4 +1,4 @@
-"""``everypair inspect``: what is in a model's folder."""
+"""``everypair inspect``: shows and verifies the content of a model's folder."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import Any
 import click
 
 from everypair.cli.options import JSON, PATH
-from everypair.cli.shell import note
+from everypair.cli.output import note, write_json
 
 
 @click.command(epilog="\b\nExamples:\n  everypair inspect model/\n  everypair inspect model/ --toml > model.toml")
 @click.argument("model", type=PATH)
 @click.option(
-    "--verify/--no-verify", default=True, show_default=True, help="Compare all files with their checksums: reads all of them."
+    "--verify/--no-verify", default=True, show_default=True, help="Verify the checksums of all files, which reads all of them."
 )
-@click.option("--toml", "as_toml", is_flag=True, help="The model and its recipes, as 'everypair fit --config' takes them.")
+@click.option("--toml", "as_toml", is_flag=True, help="Print the model and its recipes as a file for 'everypair fit --config'.")
 @JSON
 @click.pass_context
 def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_json: bool) -> None:
-    """What is in the folder of a saved MODEL: data, model, recipes, arrays, files, and whether they are intact.
+    """Show the content of the folder of a saved MODEL: data, model, recipes, arrays and files, and whether they are intact.
 
-    Exits with 1 if it cannot be loaded; what is made of classes of your own is shown all the same.
+    Exits with 1 if the model cannot be loaded. A model with custom classes, which only Python can load, is still shown.
     """
-    from everypair.cli.output import tell
 
     if as_toml and as_json:
         raise click.UsageError("Give one of --toml and --json.")
@@ -33,7 +32,7 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
     if as_toml:
         click.echo(_toml(contents), nl=False)
     elif as_json:
-        tell(contents)
+        write_json(contents)
     else:
         click.echo(_text(contents))
     if refusal:
@@ -42,7 +41,7 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
 
 
 def _refusal(path: Path, verify: bool) -> str | None:
-    """Why it cannot be loaded by a command: classes of someone's own. Any other reason is an error."""
+    """Why a model with custom classes cannot be loaded here, None if it can be; other problems are raised."""
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.config import KNOWN
@@ -51,15 +50,15 @@ def _refusal(path: Path, verify: bool) -> str | None:
     try:
         load(path, verify=verify)
     except ValueError as error:
-        own = _classes(Folder(path, KIND, VERSION).manifest().get("configuration")) - KNOWN.keys()
-        if not own:
+        custom = _classes(Folder(path, KIND, VERSION).manifest().get("configuration")) - KNOWN.keys()
+        if not custom:
             raise
-        return f"{error} Only Python can load it, with custom=[{', '.join(sorted(own))}]."
+        return f"{error} Only Python can load it, with custom=[{', '.join(sorted(custom))}]."
     return None
 
 
 def _classes(value: Any) -> set[str]:
-    """The classes that a part of a configuration names."""
+    """The names of the classes in a configuration."""
     if isinstance(value, list):
         return set().union(*map(_classes, value))
     if not isinstance(value, dict):
@@ -68,7 +67,7 @@ def _classes(value: Any) -> set[str]:
 
 
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
-    """All that the folder says of itself. Nothing of it is made into a model: classes of one's own are named, too."""
+    """The content of a folder, read without creating the model, so that custom classes do not matter."""
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.stored_dataset import TABLES, table_of
@@ -105,13 +104,13 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
     }
 
 
-def _written(value: Any) -> str:
-    """A part of a configuration as Python writes it."""
+def _as_python(value: Any) -> str:
+    """The repr of the objects that a part of a configuration describes."""
     from everypair.recommend.config import built
 
     try:
         return repr(list(built(value))) if isinstance(value, list) else repr(built(value))
-    except ValueError:  # a class of someone's own
+    except ValueError:  # a custom class
         return str(value)
 
 
@@ -121,16 +120,16 @@ def _text(contents: dict[str, Any]) -> str:
     configuration = contents["configuration"]
     lines = [
         f"{contents['folder']}: format {contents['format']}, written by everypair {contents['package']}",
-        f"model      {_written(configuration['model'])}",
-        f"context    {_written(configuration['context'])}",
-        f"item       {_written(configuration['item'])}",
+        f"model      {_as_python(configuration['model'])}",
+        f"context    {_as_python(configuration['context'])}",
+        f"item       {_as_python(configuration['item'])}",
         f"data       {contents['events']:,} events of {contents['users']:,} users and {contents['items']:,} items",
     ]
     for name, columns in contents["attributes"].items():
         lines.append(f"{name:<10} {', '.join(f'{column} ({kind})' for column, kind in columns.items())}")
     if contents["objective"]:
-        told = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
-        lines.append(told.format(**contents, s="s" * (contents["epochs"] != 1)))
+        summary = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
+        lines.append(summary.format(**contents, s="s" * (contents["epochs"] != 1)))
         lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair, on average")
     for metric, figure in ((contents["evaluation"] or {}).get("metrics") or {}).items():
         lines.append(f"{metric:<10} {figure['value']:.4f}")
@@ -150,8 +149,11 @@ def _toml(contents: dict[str, Any]) -> str:
     from everypair.recommend.config import built
     from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
-    made = {name: built(value) for name, value in contents["configuration"].items()}
-    recipes = {name: [as_text(recipe) for recipe in made[name]] for name in ("context", "item")}
+    objects = {name: built(value) for name, value in contents["configuration"].items()}
+    recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
     return toml(
-        {"model": model_settings(made["model"]), "recommender": {**recipes, "unit": made["unit"], "unknown": made["unknown"]}}
+        {
+            "model": model_settings(objects["model"]),
+            "recommender": {**recipes, "unit": objects["unit"], "unknown": objects["unknown"]},
+        }
     )

@@ -1,4 +1,4 @@
-"""Options that several commands share. Each has a place in a TOML file as well; the command line comes first."""
+"""Options that several commands share. Each can also be set in a TOML file; the command line takes precedence."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 TITLES = {
     "data": "Data",
-    "recommender": "What the model is told",
+    "recommender": "Features",
     "model": "Model",
     "split": "Split",
     "fit": "Fit",
     "evaluate": "Evaluation",
     "tune": "Search",
 }
-CONFIGURED = ("fit", "evaluate", "tune")  # commands that a TOML file is for
+CONFIGURABLE_COMMANDS = ("fit", "evaluate", "tune")  # that read TOML files
 MODEL_NAMES = ("mf", "mfsi", "fm", "parafac", "tucker", "popularity", "coview")
 PATH = click.Path(path_type=Path)
 
 
-class Configured(click.Parameter):
-    """A parameter that may be given in a TOML file: ``key`` of ``section``."""
+class ConfigurableParameter(click.Parameter):
+    """A parameter that can also be set in a TOML file, as ``key`` of ``section``."""
 
     section: str
     key: str
 
 
-class ConfiguredOption(click.Option, Configured):
+class ConfigurableOption(click.Option, ConfigurableParameter):
     def __init__(self, *args: Any, section: str, key: str | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section, self.key = section, key or str(self.name)
 
 
-class ConfiguredArgument(click.Argument, Configured):
+class ConfigurableArgument(click.Argument, ConfigurableParameter):
     def __init__(self, *args: Any, section: str, key: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
         self.section, self.key = section, key
 
 
-class Recipe(click.ParamType):
-    """A recipe in its notation."""
+class RecipeType(click.ParamType):
+    """Parameter type: a recipe, written as ``attributes:age,country``."""
 
     name = "recipe"
 
@@ -60,20 +60,20 @@ class Recipe(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
-class Picture(click.Path):
-    """A file whose name says that it is a picture, told before anything is computed."""
+class PicturePath(click.Path):
+    """Parameter type: the path of a picture; a wrong suffix is refused before anything is computed."""
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         from everypair.runtime.svg import KINDS
 
         path = Path(str(super().convert(value, param, ctx)))
         if path.suffix.lower() not in KINDS:
-            self.fail(f"the name must end in {' or '.join(KINDS)}, got {str(path)!r}.", param, ctx)
+            self.fail(f"must end in {' or '.join(KINDS)}, got {str(path)!r}.", param, ctx)
         return path
 
 
-class Setting(click.ParamType):
-    """An argument of a model: what it may be is the model's to say."""
+class SettingType(click.ParamType):
+    """Parameter type: an argument of a model, which validates the value itself."""
 
     name = "value"
 
@@ -84,7 +84,7 @@ class Setting(click.ParamType):
 
 
 class ModelCommand(click.Command):
-    """A command with the arguments of all models as options, and its options grouped by what they are for."""
+    """A command with the arguments of all models as options. Its help shows options by section."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
@@ -105,43 +105,45 @@ class ModelCommand(click.Command):
 
 @cache
 def model_options() -> list[click.Parameter]:
-    """An option for every argument of any model, with the words of its docstring."""
+    """An option for each argument of any model, with the help text of its docstring."""
     from everypair.recommend.recipe_syntax import MODELS
 
-    taken: dict[str, dict[str, Any]] = {}
+    defaults_by_name: dict[str, dict[str, Any]] = {}
     for model, cls in MODELS.items():
         for name, parameter in inspect.signature(cls).parameters.items():
-            taken.setdefault(name, {})[model] = parameter.default
-    everywhere = max(len(defaults) for defaults in taken.values())
-    words = _told(MODELS["mf"].__doc__ or "")
-    made: list[click.Parameter] = []
-    for name, defaults in taken.items():
+            defaults_by_name.setdefault(name, {})[model] = parameter.default
+    n_models = max(len(defaults) for defaults in defaults_by_name.values())
+    texts = _parameter_docs(MODELS["mf"].__doc__ or "")
+    options: list[click.Parameter] = []
+    for name, defaults in defaults_by_name.items():
         flag = all(isinstance(default, bool) for default in defaults.values())
         dashed = name.replace("_", "-")
-        only = "" if len(defaults) == everywhere else f"For {', '.join(defaults)}. "
-        text = f"{only}{words.get(name, '')} [default: {_defaults(defaults)}]"
+        only = "" if len(defaults) == n_models else f"For {', '.join(defaults)}. "
+        text = f"{only}{texts.get(name, '')} [default: {_defaults(defaults)}]"
         declared = f"--{dashed}/--no-{dashed}" if flag else f"--{dashed}"
-        kind: Any = {} if flag else {"type": Setting()}
-        made.append(ConfiguredOption([declared, name], section="model", default=None, help=text, **kind))
-    return made
+        kind: Any = {} if flag else {"type": SettingType()}
+        options.append(ConfigurableOption([declared, name], section="model", default=None, help=text, **kind))
+    return options
 
 
 def _defaults(defaults: Mapping[str, Any]) -> str:
-    """The usual one, and models that have another."""
+    """The most frequent default, and those of models with another."""
     values = list(defaults.values())
     usual = max(values, key=values.count)
     others = [f"{value} for {model}" for model, value in defaults.items() if value != usual]
     return ", ".join(["none" if usual is None else str(usual), *others])
 
 
-def _told(docstring: str) -> dict[str, str]:
-    """What a docstring says of each parameter, without markup."""
+def _parameter_docs(docstring: str) -> dict[str, str]:
+    """The description of each parameter in a docstring, without markup."""
     _, _, parameters = inspect.cleandoc(docstring).partition("Parameters\n----------\n")
     found = re.findall(r"^(\w+) : .*\n((?:    .*\n)+)", parameters.partition("\n\n")[0] + "\n", re.MULTILINE)
     return {name: " ".join(re.sub(r":math:|\\|`", "", text).split()) for name, text in found}
 
 
-def _together(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
+def _combined(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
+    """One decorator that applies several, in the order of the help."""
+
     def decorate(function: F) -> F:
         for decorator in reversed(decorators):
             function = decorator(function)
@@ -151,88 +153,94 @@ def _together(decorators: list[Callable[[F], F]]) -> Callable[[F], F]:
 
 
 def configured(section: str, *names: str, **attributes: Any) -> Callable[[F], F]:
-    return click.option(*names, cls=ConfiguredOption, section=section, **attributes)
+    """An option that can also be set in a section of a TOML file."""
+    return click.option(*names, cls=ConfigurableOption, section=section, **attributes)
 
 
 def _interactions() -> Callable[[F], F]:
     named: dict[str, Any] = {"metavar": "PLAYS", "section": "data", "key": "interactions"}
-    return click.argument("interactions", cls=ConfiguredArgument, type=PATH, required=False, **named)
+    return click.argument("interactions", cls=ConfigurableArgument, type=PATH, required=False, **named)
 
 
 def choice(*values: str) -> click.Choice[str]:
     return click.Choice(values)
 
 
-told = partial(configured, "recommender")
-DATA = _together([
+recommender_option = partial(configured, "recommender")
+DATA = _combined([
     _interactions(),
-    configured("data", "--users", type=PATH, help="Table of users: a row per id, other columns are attributes."),
-    configured("data", "--items", type=PATH, help="Table of items."),
-    configured("data", "--user", help="Column of users' ids. [default: user]"),
-    configured("data", "--item", help="Column of items' ids. [default: item]"),
+    configured("data", "--users", type=PATH, help="Table of users: a row per id; other columns are attributes."),
+    configured("data", "--items", type=PATH, help="Table of items, likewise."),
+    configured("data", "--user", help="Column of user ids. [default: user]"),
+    configured("data", "--item", help="Column of item ids. [default: item]"),
     configured("data", "--timestamp", help="Column that orders events. [default: the order of rows]"),
-    configured("data", "--rating", help="Column of ratings, with --at-least."),
+    configured("data", "--rating", help="Column of ratings; needs --at-least."),
     configured("data", "--at-least", type=float, help="Leave out events with a lower rating."),
     configured("data", "--weight", help="Column of positive numbers: the confidence of an event."),
-    configured("data", "--repeats", type=choice("keep", "sum", "drop"), help="Events of the same user and item. [default: keep]"),
+    configured("data", "--repeats", type=choice("keep", "sum", "drop"), help="Repeated events of a user and item. [default: keep]"),
 ])  # fmt: skip
-MODEL = _together([
-    told("--context", multiple=True, type=Recipe(), help="What is known of contexts; may be repeated. [default: user]"),
-    told("--item-context", multiple=True, type=Recipe(), key="item", help="What is known of items. [default: item]"),
-    told("--unit", type=choice("auto", "user", "event"), help="What a context is. [default: auto]"),
-    told("--unknown", type=choice("ignore", "error"), help="Values of requests that training never saw. [default: ignore]"),
+MODEL = _combined([
+    recommender_option("--context", multiple=True, type=RecipeType(), help="Features of contexts; repeatable. [default: user]"),
+    recommender_option("--item-context", multiple=True, type=RecipeType(), key="item", help="Features of items. [default: item]"),
+    recommender_option("--unit", type=choice("auto", "user", "event"), help="Contexts are users or events. [default: auto]"),
+    recommender_option(
+        "--unknown", type=choice("ignore", "error"), help="Values in requests that are not in the training data. [default: ignore]"
+    ),
     configured("model", "--model", type=choice(*MODEL_NAMES), key="name", help="[default: fm]"),
 ])  # fmt: skip
 SHARES = [
-    configured("split", "--test-share", type=float, help="Share of events (users, for cold-start) of the test."),
-    configured("split", "--tune-share", type=float, help="Share that settings are tuned on."),
-    configured("split", "--sample", type=click.IntRange(1), help="For cutoff: evaluate at most so many events of each part."),
-    configured("split", "--split-seed", type=click.IntRange(0), key="seed", help="Seed of what is drawn at random."),
+    configured("split", "--test-share", type=float, help="Share of events (of users, for cold-start) in the test part."),
+    configured("split", "--tune-share", type=float, help="Share of events (of users) in the tuning part."),
+    configured(
+        "split", "--sample", type=click.IntRange(1), help="For cutoff: the largest number of events to evaluate in each part."
+    ),
+    configured("split", "--split-seed", type=click.IntRange(0), key="seed", help="Seed of random splits."),
 ]
-HELD_OUT = _together(SHARES)
+HELD_OUT = _combined(SHARES)
 PROTOCOLS = ("leave-last", "cutoff", "cold-start", "random")
-SPLIT = _together([
-    configured("split", "--protocol", type=choice(*PROTOCOLS), help="What is held out. [default: leave-last]"),
+SPLIT = _combined([
+    configured("split", "--protocol", type=choice(*PROTOCOLS), help="Which events are held out. [default: leave-last]"),
     *SHARES,
-    configured("split", "--train", type=PATH, help="A published split: events to train on, in place of PLAYS and --protocol."),
-    configured("split", "--test", type=PATH, help="Events to test on."),
-    configured("split", "--tune", "tune_file", type=PATH, key="tune", help="Events to tune on. [default: a share of --train]"),
+    configured("split", "--train", type=PATH, help="A published split: training events, instead of PLAYS and --protocol."),
+    configured("split", "--test", type=PATH, help="Test events of a published split."),
+    configured("split", "--tune", "tune_file", type=PATH, key="tune", help="Tuning events. [default: a share of --train]"),
 ])  # fmt: skip
 
 
 def section_of(ctx: click.Context, section: str) -> dict[str, Any]:
-    """What was given for a section, on the command line or in the file, by key."""
+    """The values given for a section, on the command line or in the file, by key."""
     given = {}
     for param in ctx.command.get_params(ctx):
         value = ctx.params.get(str(param.name))
-        if isinstance(param, Configured) and param.section == section and value is not None and value != ():
+        if isinstance(param, ConfigurableParameter) and param.section == section and value is not None and value != ():
             given[param.key] = list(value) if param.multiple else value
     return given
 
 
-def _configured(command: click.Command, ctx: click.Context) -> dict[str, dict[str, Any]]:
+def _parameters_by_section(command: click.Command, ctx: click.Context) -> dict[str, dict[str, Any]]:
     """The parameters of a command by section and key."""
     found: dict[str, dict[str, Any]] = {}
     for param in command.get_params(ctx):
-        if isinstance(param, Configured):
+        if isinstance(param, ConfigurableParameter):
             found.setdefault(param.section, {})[param.key] = param
     return found
 
 
 def _all_keys(ctx: click.Context) -> dict[str, set[str]]:
-    """What a file may say for any of the commands that take one: the same file serves all of them."""
-    from everypair.cli.shell import main
+    """The keys of all commands that read TOML files, by section: one file serves all of them."""
+    shell = ctx.find_root().command
+    assert isinstance(shell, click.Group)
 
     known: dict[str, set[str]] = {}
-    for name in CONFIGURED:
-        command = main.get_command(ctx, name)
-        for section, params in _configured(command, ctx).items() if command else ():
+    for name in CONFIGURABLE_COMMANDS:
+        command = shell.get_command(ctx, name)
+        for section, params in _parameters_by_section(command, ctx).items() if command else ():
             known.setdefault(section, set()).update(params)
     return known
 
 
-def _read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    """Take what a TOML file says for defaults; what it says in vain is refused."""
+def _read_config(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    """Use the values of a TOML file as defaults; an error names unknown sections and keys."""
     if path is None:
         return
     try:
@@ -241,22 +249,26 @@ def _read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None
         raise FileNotFoundError(f"no such file: {path}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a TOML file: {error}") from error
-    known, own = _all_keys(ctx), _configured(ctx.command, ctx)
+    known, own = _all_keys(ctx), _parameters_by_section(ctx.command, ctx)
     defaults: dict[str, Any] = {}
     for section, entries in sections.items():
         if section not in known or not isinstance(entries, dict):
-            raise ValueError(f"{path} has {section!r}, which is no section; those are {', '.join(f'[{name}]' for name in known)}.")
+            raise ValueError(
+                f"{path} has {section!r}, which is no section; sections are {', '.join(f'[{name}]' for name in known)}."
+            )
         for key, value in entries.items():
             if key not in known[section]:
-                raise ValueError(f"{path} has {key!r} in [{section}], which has {', '.join(sorted(known[section]))}.")
+                raise ValueError(
+                    f"{path} has {key!r} in [{section}], which is no key; keys are {', '.join(sorted(known[section]))}."
+                )
             if key in own.get(section, {}):
-                taker = own[section][key]
-                defaults[str(taker.name)] = _value(f"{key} in [{section}] of {path}", taker, value, path.parent)
+                param = own[section][key]
+                defaults[str(param.name)] = _value(f"{key} in [{section}] of {path}", param, value, path.parent)
     ctx.default_map = defaults
 
 
 def _value(what: str, param: Any, value: Any, folder: Path) -> Any:
-    """A value of a TOML file, as an option takes it; paths are relative to the file."""
+    """A value of a TOML file, converted for an option; paths are relative to the file."""
     if isinstance(param.type, click.types.IntParamType) and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{what} must be an integer, got {value!r}.")
     if isinstance(param.type, click.Path):
@@ -267,20 +279,20 @@ def _value(what: str, param: Any, value: Any, folder: Path) -> Any:
 
 
 CONFIG = click.option(
-    "--config", type=PATH, is_eager=True, expose_value=False, callback=_read, help="TOML file; the command line comes first."
+    "--config", type=PATH, is_eager=True, expose_value=False, callback=_read_config, help="TOML file; options take precedence."
 )  # fmt: skip
-JSON = click.option("--json", "as_json", is_flag=True, help="Machine-readable, on standard output.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def watched(section: str, what: str) -> Callable[[F], F]:
-    """When a fit that is watched by a metric ends; ``what`` it is called."""
-    return _together(
+def early_stopping_options(section: str, what: str) -> Callable[[F], F]:
+    """Options of early stopping; ``what`` is the name of a fit in the help."""
+    return _combined(
         [
             configured(
                 section,
                 "--patience",
                 type=click.IntRange(1),
-                help=f"Evaluations in a row without a better value, after which {what} ends. [default: 2]",
+                help=f"Consecutive evaluations without improvement after which {what} ends. [default: 2]",
             ),
             configured(section, "--evaluate-every", type=click.IntRange(1), help="Epochs between evaluations. [default: 1]"),
         ]

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from everypair.cli.options import PATH
+from everypair.cli.output import write_lines
 
 EXAMPLES = """\b
 Examples:
@@ -20,49 +21,48 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=PATH)
 @click.option("--users", multiple=True, metavar="A,B,...", help="Ids of users; may be repeated.")
-@click.option("--users-file", type=PATH, help="Ids of users, one per line, or a table with their column. -: standard input.")
-@click.option("--all", "everyone", is_flag=True, help="All users; the popular items where the model knows nothing of one.")
-@click.option("--requests", type=PATH, help="What is known of people, a JSON object per line. -: standard input.")
-@click.option("-n", type=click.IntRange(1), default=10, show_default=True, help="Items for each.")
-@click.option("--allow", type=PATH, help="The only items that may be recommended: ids, one per line, or a table with their column.")
-@click.option("--deny", type=PATH, help="Items that may not be.")
-@click.option("--include-seen", is_flag=True, help="Recommend also what was seen already.")
+@click.option("--users-file", type=PATH, help="File of user ids, one per line, or a table with their column. -: standard input.")
+@click.option("--all", "everyone", is_flag=True, help="All users; users unknown to the model get popular items.")
+@click.option("--requests", type=PATH, help="File of requests (attributes, history), a JSON object per line. -: standard input.")
+@click.option("-n", type=click.IntRange(1), default=10, show_default=True, help="Items per user or request.")
+@click.option("--allow", type=PATH, help="File of the only items to recommend: ids, one per line, or a table with their column.")
+@click.option("--deny", type=PATH, help="File of items not to recommend.")
+@click.option("--include-seen", is_flag=True, help="Also recommend items already seen.")
 @click.option(
-    "--fallback", type=click.Choice(["error", "popular"]), help="Where the model knows nothing of someone. [default: error]"
+    "--fallback", type=click.Choice(["error", "popular"]), help="For users and requests without known features. [default: error]"
 )
 @click.option(
-    "--out", type=PATH, help="A file (.csv, .parquet, .jsonl) in place of standard output: there when complete, or not at all."
+    "--out", type=PATH, help="File (.csv, .parquet, .jsonl) to write instead of standard output; it appears when it is complete."
 )
-@click.option("--json", "as_json", is_flag=True, help="A JSON object per line, in place of CSV.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line instead of CSV.")
 @click.pass_context
 def recommend(
     ctx: click.Context, model: Path, users: tuple[str, ...], out: Path | None, as_json: bool, n: int, **options: Any
 ) -> None:
-    """The best items of a saved MODEL for users it knows, or for what is known of people it has never seen.
+    """Recommend items of a saved MODEL to users of the data, or for requests with attributes and history of anyone.
 
-    Prints CSV: user (or request, numbered from 0), item, score, rank. A request says attributes by name, "history" (items, oldest
-    first), and the user's id if there is one.
+    Prints CSV: user (or request, numbered from 0), item, score, rank. A request has attributes by name, "history" (items, oldest
+    first), and optionally the user's id.
     """
-    from everypair.cli.inputs import ids_of_file, own_ids, requests_of_file
-    from everypair.cli.output import write
+    from everypair.cli.inputs import ids_of_file, parse_ids, requests_of_file
     from everypair.data.tables import as_table
     from everypair.recommend.export import table_file
     from everypair.recommender import load
     from everypair.runtime.formatting import csv_lines, json_lines
 
-    whom = {
+    given = {
         "--users": users,
         "--users-file": options["users_file"],
         "--all": options["everyone"],
         "--requests": options["requests"],
     }
-    asked = [name for name, value in whom.items() if value]
-    if len(asked) != 1:
-        raise click.UsageError(f"Give one of {', '.join(whom)}{', got ' + ' and '.join(asked) if asked else ''}.")
+    chosen = [name for name, value in given.items() if value]
+    if len(chosen) != 1:
+        raise click.UsageError(f"Give one of {', '.join(given)}{', got ' + ' and '.join(chosen) if chosen else ''}.")
     if options["everyone"] and options["fallback"] == "error":
-        raise click.UsageError("--all recommends what is popular where nothing is known: --fallback error is not for it.")
+        raise click.UsageError("--all recommends popular items to unknown users: --fallback error does not go with it.")
     if out is not None and as_json:
-        raise click.UsageError("--json is for standard output; the name of --out says what is written (.jsonl).")
+        raise click.UsageError("--json is for standard output; the suffix of --out gives the format (.jsonl).")
     recommender = load(model)
     dataset = recommender.dataset_
     filters: dict[str, Any] = {
@@ -78,15 +78,15 @@ def recommend(
     elif options["everyone"]:
         filters["users"] = dataset.users.values
     elif users:
-        filters["users"] = own_ids(
-            [one.strip() for several in users for one in several.split(",") if one.strip()], dataset.users, "--users"
+        filters["users"] = parse_ids(
+            [user.strip() for entry in users for user in entry.split(",") if user.strip()], dataset.users, "--users"
         )
     else:
         filters["users"] = ids_of_file(options["users_file"], dataset.user_column, dataset.users)
     fallback = "popular" if options["everyone"] else options["fallback"] or "error"
     table = as_table("recommendations", recommender.recommend(n=n, fallback=fallback, **filters))
     if out is None:
-        write(json_lines(table) if as_json else csv_lines(table))
+        write_lines(json_lines(table) if as_json else csv_lines(table))
     else:
-        with table_file(out) as add:
-            add(table)
+        with table_file(out) as write:
+            write(table)

@@ -1,4 +1,4 @@
-"""A few seconds of the package on small generated data, against what it promises."""
+"""The self-test of ``everypair doctor``: checks of a few seconds on small generated data."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import numpy as np
 import everypair as ep
 from everypair import reference
 from everypair.data import Dataset
-from everypair.models.weights_mixin import PAPER
+from everypair.models.mixins import PAPER
 from everypair.recommender import Recommender
 
 WEIGHT, L2 = 0.1, 0.05
 LOSS = {"unobserved_weight": WEIGHT, "regularization": L2, **PAPER}
-EPOCHS = 2  # that are compared with those of the slow way
-SHARED = 4_000  # users, whose events are work enough to be shared by threads (see everypair.runtime.parallel)
+EPOCHS = 2  # epochs that are compared with conventional coordinate descent
+SHARED = 4_000  # users with enough events for several threads (see everypair.runtime.parallel)
 
 
 def checks() -> dict[str, Callable[[], str | None]]:
-    """By name; each returns what is wrong, None if nothing is."""
-    every = {
+    """Checks by name; each returns a description of the problem, or None."""
+    by_name = {
         "the objective falls": _falls,
-        "the objective is that of every pair, one by one": _dense,
+        "the objective equals the sum over every pair": _dense,
         "1 and 2 threads give the same bits": _threads,
-        "saved and loaded, the recommendations are the same": _saved,
+        "a saved and loaded model recommends the same": _saved,
     }
-    return {name: partial(_tried, check) for name, check in every.items()}
+    return {name: partial(_tried, check) for name, check in by_name.items()}
 
 
 def _tried(check: Callable[[], str | None]) -> str | None:
     try:
         return check()
-    except Exception as error:  # whatever it is, the others are still worth knowing
+    except Exception as error:  # the other checks still run
         return f"{type(error).__name__}: {error}"
 
 
@@ -56,30 +56,30 @@ def _recommender(**options: Any) -> Recommender:
 
 
 def _fitted(recommender: Recommender, log: Dataset) -> Any:
-    """After a fit that Ctrl-C did not end: half of one would be taken for a mistake, or for none."""
+    """Fit; raise KeyboardInterrupt if Ctrl-C ended it, since a check of part of a fit means nothing."""
     if recommender.fit(log).model.stop_reason_ == "interrupt":  # type: ignore[attr-defined]
         raise KeyboardInterrupt
     return recommender
 
 
-def _objective(letters: reference.Parameters, feedback: Any) -> float:
-    """Pair by pair."""
-    return reference.objective(reference.mf(letters), feedback, WEIGHT, letters, dict.fromkeys(letters, L2)).objective
+def _objective(parameters: reference.Parameters, feedback: Any) -> float:
+    """The objective of matrix factorization, summed over every pair."""
+    return reference.objective(reference.mf(parameters), feedback, WEIGHT, parameters, dict.fromkeys(parameters, L2)).objective
 
 
 def _falls() -> str | None:
-    """At every epoch, and exactly as far as by steps that look at every pair, one parameter after the other."""
+    """The objective falls at every epoch, and equals that of conventional coordinate descent."""
     feedback = _fitted(Recommender(_model()), _log()).feedback_
     random = np.random.default_rng(0)
-    letters = {"W": random.normal(0, 0.1, (feedback.shape[0], 4)), "H": random.normal(0, 0.1, (feedback.shape[1], 4))}
-    model = _model(rotate=False).set_params(epochs=EPOCHS).fit(feedback, start=letters)
+    parameters = {"W": random.normal(0, 0.1, (feedback.shape[0], 4)), "H": random.normal(0, 0.1, (feedback.shape[1], 4))}
+    model = _model(rotate=False).set_params(epochs=EPOCHS).fit(feedback, start=parameters)
     if model.stop_reason_ == "interrupt":
         raise KeyboardInterrupt
-    order = [(letter, (row, f)) for letter in ("W", "H") for f in range(4) for row in range(len(letters[letter]))]
-    expected = [_objective(letters, feedback)]
+    order = [(name, (row, f)) for name in ("W", "H") for f in range(4) for row in range(len(parameters[name]))]
+    expected = [_objective(parameters, feedback)]
     for _ in range(EPOCHS):
-        letters = reference.coordinate_descent(reference.mf, letters, order, feedback, WEIGHT, dict.fromkeys(letters, L2))
-        expected.append(_objective(letters, feedback))
+        parameters = reference.coordinate_descent(reference.mf, parameters, order, feedback, WEIGHT, dict.fromkeys(parameters, L2))
+        expected.append(_objective(parameters, feedback))
     found = [expected[0], *(epoch.objective for epoch in model.history_)]
     if any(after >= before for before, after in pairwise(found)):
         return f"it went {found}"
@@ -109,22 +109,22 @@ def _saved() -> str | None:
 
 
 def warm_up() -> float:
-    """Compile what fits of all models use, and what is used after them; returns the seconds it took."""
+    """Compile the kernels of fits and recommendations of all models; returns the seconds."""
     began = time.perf_counter()
     log = _log()
-    told = [ep.Attributes("country"), ep.Previous(), ep.History(last=5)]
+    features = [ep.Attributes("country"), ep.Previous(), ep.History(last=5)]
     items = [ep.ItemId(), ep.Attributes("category")]
-    pair: list[Any] = [ep.UserId(), ep.Previous()]
+    variables: list[Any] = [ep.UserId(), ep.Previous()]
     for dtype in ("float32", "float64"):
         options: Any = {"epochs": 1, "dtype": dtype, "n_threads": 2}
-        every: list[tuple[Any, Any]] = [
+        models: list[tuple[Any, Any]] = [
             (ep.MF(2, **options), {}),
             (ep.MF(2, block_size=2, **options), {}),
-            (ep.MFSI(2, **options), {"context": told, "item": items}),
-            (ep.FM(2, **options), {"context": told, "item": items}),
-            (ep.PARAFAC(2, **options), {"context": pair}),
-            (ep.Tucker(2, **options), {"context": pair}),
+            (ep.MFSI(2, **options), {"context": features, "item": items}),
+            (ep.FM(2, **options), {"context": features, "item": items}),
+            (ep.PARAFAC(2, **options), {"context": variables}),
+            (ep.Tucker(2, **options), {"context": variables}),
         ]
-        for model, recipes in every:
+        for model, recipes in models:
             _fitted(Recommender(model, **recipes), log).recommend(users=[log.users[0]], n=3)
     return time.perf_counter() - began

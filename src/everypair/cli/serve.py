@@ -1,4 +1,4 @@
-"""``everypair serve``: a saved model behind HTTP, and a page to look at what it knows."""
+"""``everypair serve``: serves a saved model over HTTP, with a web page to explore it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from everypair.cli.options import PATH
-from everypair.cli.shell import note
+from everypair.cli.output import note
 
 EXAMPLES = """\b
 Examples:
@@ -21,13 +21,13 @@ Examples:
 """
 TOKEN = "EVERYPAIR_TOKEN"
 LIMITS = {
-    "max_body": ("body", "Bytes of a request."),
-    "max_n": ("n", "Items of a list."),
-    "max_batch": ("batch", "Users or requests of a batch."),
-    "max_history": ("history", "Items of a history."),
-    "max_ids": ("ids", "Items of allow, deny, and of candidates."),
-    "max_concurrent": ("concurrent", "Requests at a time, in each worker."),
-}  # by option, the limit that it sets
+    "max_body": ("body", "Most bytes of a request."),
+    "max_n": ("n", "Most items of a list."),
+    "max_batch": ("batch", "Most users or requests of a batch."),
+    "max_history": ("history", "Most items of a history."),
+    "max_ids": ("ids", "Most items of allow, deny and candidates."),
+    "max_concurrent": ("concurrent", "Most concurrent requests of a worker."),
+}  # option: limit, help
 
 
 def _limits(command: Any) -> Any:
@@ -46,34 +46,41 @@ def _default(name: str) -> str:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("model", type=PATH)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all of this machine.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0: any that is free.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all addresses of this machine."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0: any free port.")
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes, which share the model's memory."
 )
 @click.option("--open", "shown", is_flag=True, help="Open the page in a browser.")
-@click.option("--watch/--no-watch", default=True, show_default=True, help="Switch when another model is saved to the folder.")
+@click.option("--watch/--no-watch", default=True, show_default=True, help="Switch to a new model when one is saved to the folder.")
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that clients call the service by; may be repeated."
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name that clients use for the service; may be repeated."
 )
 @click.option("--token-file", type=PATH, help=f"File with the token clients must send. [default: the variable {TOKEN}, if set]")
-@click.option("--title", metavar="COLUMN", help="Column of items that people know them by. [default: title or name, if there]")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="For a request.")
+@click.option("--title", metavar="COLUMN", help="Column of item titles. [default: title or name, if the data have one]")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Time limit of a request."
+)
 @_limits
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
-@click.option("--log-personal", is_flag=True, help="Log addresses of clients, and what was wrong with their requests.")
+@click.option(
+    "--log-personal",
+    is_flag=True,
+    help="Log client addresses and messages of refused requests, which may hold personal data.",
+)
 def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown: bool, log_level: str, **options: Any) -> None:
-    """Answer requests with a saved MODEL over HTTP: /recommend, /similar, /explain, /items, /health, /metrics, described at /docs.
+    """Serve a saved MODEL over HTTP: /recommend, /similar, /explain, /items, /health, /metrics, documented at /docs.
 
-    At / is a page to look at what the model knows. A model that is saved to the same folder takes its place between two requests,
-    in all workers; one that is damaged is refused, and the old one goes on. SIGTERM and Ctrl-C end it when all that was begun is
-    answered.
+    The page at / explores the model. A new model saved to the same folder replaces it in all workers, between two requests; a
+    damaged one is refused, and the old one stays. After SIGTERM or Ctrl-C, running requests are answered first.
     """
-    from everypair.service import installed
+    from everypair.service import require_dependencies
     from everypair.service.limits import Limits
     from everypair.service.settings import Settings
 
-    installed()
+    require_dependencies()
     from everypair.service.supervisor import Supervisor
 
     given = {name: options[option] for option, (name, _) in LIMITS.items() if options[option] is not None}
@@ -82,7 +89,10 @@ def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown
         options["log_personal"],
     )  # fmt: skip
     if not settings.on_loopback and settings.token is None:
-        note(f"others can reach {settings.host}, and no token is set: anyone may ask, and /reload is refused. Set {TOKEN}.")
+        note(
+            f"other machines can reach {settings.host}, and no token is set: anyone may send requests, and /reload is refused. "
+            f"Set {TOKEN}."
+        )
     supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{supervisor.port}/"
@@ -96,7 +106,7 @@ def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown
 
 
 def _token(file: Path | None) -> str | None:
-    """Not an option: other users of a machine see those."""
+    """The token, which is not an option because other users of the machine can see the command line."""
     if file is None:
         return os.environ.get(TOKEN) or None
     try:

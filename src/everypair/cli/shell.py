@@ -1,4 +1,4 @@
-"""The command itself: its subcommands, and what becomes of errors, warnings and interrupts."""
+"""The ``everypair`` command: its subcommands, and the handling of errors, warnings and interrupts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from everypair.cli import INTERRUPTED
+from everypair.cli.exit_codes import INTERRUPTED
+from everypair.cli.output import note
 
 COMMANDS = {
     "fit": "fit",
@@ -23,14 +24,13 @@ COMMANDS = {
     "example": "example",
     "doctor": "doctor",
     "reproduce": "reproduce",
-    "benchmark": "benchmark",
-}  # by name, the file that it is in
-EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # what is wrong with data, settings or the machine
-OWN = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)  # click's to tell; a reader who has had enough
+}  # name: module
+EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # errors of data, settings or the machine
+HANDLED_BY_CLICK = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
 
 
 class Shell(click.Group):
-    """Subcommands that are imported when they are used; errors of the package as a line of text."""
+    """A group whose subcommands are imported when they are used, and whose errors are reported in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -50,7 +50,7 @@ class Shell(click.Group):
         try:
             with _warnings_as_notes():
                 return super().invoke(ctx)
-        except OWN:
+        except HANDLED_BY_CLICK:
             raise
         except KeyboardInterrupt as error:
             if ctx.params.get("debug"):
@@ -60,11 +60,11 @@ class Shell(click.Group):
         except Exception as error:
             if ctx.params.get("debug"):
                 raise
-            raise click.ClickException(_told(error)) from error
+            raise click.ClickException(_message(error)) from error
 
 
-def _told(error: Exception) -> str:
-    """What went wrong; what nobody thought of is named, in a line."""
+def _message(error: Exception) -> str:
+    """The message of an error; unexpected errors also with their type, in one line."""
     words = str(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory" + (f": {words}" if words else "; use less data, or fewer factors.")
@@ -72,11 +72,6 @@ def _told(error: Exception) -> str:
         return words or type(error).__name__
     first = next((f": {line.strip()}" for line in words.splitlines() if line.strip()), "")
     return f"unexpected {type(error).__name__}{first} (everypair --debug COMMAND shows where)"
-
-
-def note(text: str, label: str = "note: ") -> None:
-    """A line that is not data."""
-    click.echo(f"{label}{text}", err=True)
 
 
 @contextmanager
@@ -92,12 +87,12 @@ def _warnings_as_notes() -> Iterator[None]:
 @click.group(
     cls=Shell,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit codes: 0 fine, 1 an error of data or settings, 2 wrong usage, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 error in data or settings, 2 wrong usage, 130 interrupted.",
 )
 @click.version_option(package_name="everypair")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def main(debug: bool) -> None:
     """Recommenders that learn from every context-item pair of implicit feedback.
 
-    From tables to recommendations: fit, evaluate, recommend, explain. "everypair COMMAND --help" has examples.
+    From tables to recommendations: fit, evaluate, recommend, explain. "everypair COMMAND --help" shows options and examples.
     """

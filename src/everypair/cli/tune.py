@@ -1,4 +1,4 @@
-"""``everypair tune``: a search for the settings of a model."""
+"""``everypair tune``: searches for the settings of a model."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ from typing import Any
 
 import click
 
-from everypair.cli import INTERRUPTED
-from everypair.cli.options import CONFIG, DATA, JSON, MODEL, PATH, SPLIT, ModelCommand, Picture, configured, section_of, watched
-from everypair.cli.shell import note
+from everypair.cli.exit_codes import INTERRUPTED
+from everypair.cli.options import (
+    CONFIG,
+    DATA,
+    JSON,
+    MODEL,
+    PATH,
+    SPLIT,
+    ModelCommand,
+    PicturePath,
+    configured,
+    early_stopping_options,
+    section_of,
+)
+from everypair.cli.output import note, write_json
 
 EXAMPLES = """\b
 Examples:
@@ -18,42 +30,41 @@ Examples:
   everypair tune --config model.toml --study search.db --timeout 3600 --picture why.svg --out best.toml
   everypair tune plays.csv --model fm --space factors=16,32,64 --space unobserved_weight=0.01:1
 """
-SHOWN = 10  # trials in the table
+SHOWN = 10  # most trials in the table
 
 
 @click.command(cls=ModelCommand, epilog=EXAMPLES)
 @DATA
 @MODEL
 @SPLIT
-@configured("tune", "--metric", help="To be made as large as possible. [default: ndcg@10]")
+@configured("tune", "--metric", help="The metric to maximise. [default: ndcg@10]")
 @configured(
-    "tune", "--trials", type=click.IntRange(1), help="How many, those of earlier calls with the same study included. [default: 50]"
+    "tune", "--trials", type=click.IntRange(1), help="Number of trials, including those of earlier runs of the study. [default: 50]"
 )
-@configured("tune", "--timeout", type=float, help="Seconds, after which no epoch is begun.")
-@configured("tune", "--study", type=PATH, help="File that keeps the trials: the same command goes on with it.")
+@configured("tune", "--timeout", type=float, help="Seconds after which no epoch is started.")
+@configured("tune", "--study", type=PATH, help="File that stores the trials: the same command continues the search.")
 @configured(
     "tune",
     "--space",
     multiple=True,
     metavar="NAME=LOW:HIGH|A,B",
-    help="Where to search; may be repeated. [default: L2, factors, weight]",
+    help="Values to search; may be repeated. [default: L2, factors, weight]",
 )
-@configured("tune", "--seed", type=click.IntRange(0), help="[default: 0]")
-@watched("tune", "a trial")
-@configured("tune", "--include-seen/--exclude-seen", default=None, help="Rank also what was seen already. [default: exclude]")
+@configured("tune", "--seed", type=click.IntRange(0), help="Seed of the search. [default: 0]")
+@early_stopping_options("tune", "a trial")
+@configured("tune", "--include-seen/--exclude-seen", default=None, help="Whether to rank items already seen. [default: exclude]")
 @configured("tune", "--out", type=PATH, help="Write the best settings to this TOML file, for 'everypair fit --config'.")
-@configured("tune", "--picture", type=Picture(), help="Write a picture of what mattered to this file (.svg or .html).")
+@configured("tune", "--picture", type=PicturePath(), help="Write a plot of the trials to this file (.svg or .html).")
 @CONFIG
 @JSON
 @click.pass_context
 def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bool, **options: Any) -> None:
-    """Search for the settings of a model on the tuning part of a split; the test part is not looked at.
+    """Search for the settings of a model on the tuning part of a split; the test part is not used.
 
-    Needs Optuna: pip install "everypair[tune]". Ctrl-C ends the search, and prints what there is.
+    Needs Optuna: pip install "everypair[tune]". After Ctrl-C, the results so far are printed.
     """
     import everypair as ep
     from everypair.cli import build
-    from everypair.cli.output import tell
     from everypair.runtime.atomic_files import write_atomically
 
     given = {key: value for key, value in section_of(ctx, "tune").items() if key not in ("out", "picture")}
@@ -70,28 +81,28 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
         tuning.save(picture)
     if as_json:
         best = {"settings": tuning.best.settings, "epochs": tuning.best.epochs, "value": tuning.best.value}
-        tell({
+        write_json({
             "metric": tuning.metric, "stop_reason": tuning.stop_reason, "best": best, "importance": tuning.importance,
             "trials": tuning.trials.to_pylist(),
         })  # fmt: skip
     else:
         click.echo(_table(tuning))
         if out is not None:
-            note(f"best settings: {out}; fit with them by 'everypair fit --config {out} --out model/'", label="")
+            note(f"best settings: {out}; to fit with them: everypair fit --config {out} --out model/", label="")
     if tuning.stop_reason == "interrupt":
         ctx.exit(INTERRUPTED)
 
 
 def _dimension(text: str) -> tuple[str, Any]:
-    """``factors=16,32`` and ``unobserved_weight=0.01:1`` as choices and a range."""
+    """A dimension of the space: ``factors=16,32`` are choices, ``unobserved_weight=0.01:1`` is a range."""
     from everypair.recommend.recipe_syntax import setting
 
     name, equals, values = text.partition("=")
     if not equals or not values:
         raise click.UsageError(f"--space takes NAME=LOW:HIGH or NAME=A,B,C, got {text!r}.")
     bounds = values.split(":")
-    found = tuple(map(setting, bounds)) if len(bounds) == 2 else [setting(value) for value in values.split(",")]
-    return name.strip().replace("-", "_"), found
+    parsed = tuple(map(setting, bounds)) if len(bounds) == 2 else [setting(value) for value in values.split(",")]
+    return name.strip().replace("-", "_"), parsed
 
 
 def _table(tuning: Any) -> str:
@@ -102,7 +113,7 @@ def _table(tuning: Any) -> str:
     shown = table(header, [[_cell(row[name]) for name in header] for row in rows[:SHOWN]])
     left = f"\n... and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else ""
     importance = ", ".join(f"{name} {share:.0%}" for name, share in tuning.importance.items())
-    return f"{shown}{left}\n\n{tuning!r}" + (f"\nwhat mattered: {importance}" if importance else "")
+    return f"{shown}{left}\n\n{tuning!r}" + (f"\nimportance: {importance}" if importance else "")
 
 
 def _cell(value: Any) -> str:
@@ -110,13 +121,16 @@ def _cell(value: Any) -> str:
 
 
 def _toml(ctx: click.Context, recommender: Any, out: Path) -> str:
-    """What ``fit`` takes, with paths as seen from that file."""
+    """A TOML file for ``everypair fit``, with paths relative to it."""
     from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
     data = section_of(ctx, "data")
-    if "interactions" not in data:  # a published split: all of it, or part of it, is for whoever fits to say
+    if "interactions" not in data:  # a published split: the file does not choose the events to fit on
         data = {key: value for key, value in data.items() if not isinstance(value, Path)}
     data = {key: os.path.relpath(value, out.parent) if isinstance(value, Path) else value for key, value in data.items()}
-    recipes = {"context": [as_text(one) for one in recommender.context], "item": [as_text(one) for one in recommender.item]}
+    recipes = {
+        "context": [as_text(recipe) for recipe in recommender.context],
+        "item": [as_text(recipe) for recipe in recommender.item],
+    }
     others = {"unit": recommender.unit, "unknown": recommender.unknown}
     return toml({"data": data, "model": model_settings(recommender.model), "recommender": {**recipes, **others}})

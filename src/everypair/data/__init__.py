@@ -1,4 +1,4 @@
-"""Tables with ids of the user's own, attributes and timestamps, and what they become: codes, sequences, levels."""
+"""Datasets: tables of interactions, users and items, with ids encoded as integers."""
 
 from everypair.data.dataset import Dataset
 from everypair.data.ids import Ids

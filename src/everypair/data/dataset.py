@@ -1,4 +1,4 @@
-"""Interactions, users and items as tables: ids coded, events in order, attributes beside them."""
+"""Dataset: interactions sorted by user and time, with ids encoded as integers, and tables of attributes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everypair.data import extend
+from everypair.data.extend import Changed
 from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
 from everypair.data.tables import as_table, column, numbers, times
@@ -14,52 +16,53 @@ from everypair.kernels.order import compress, stable_order
 from everypair.runtime import validation as check
 
 REPEATS = ("keep", "sum", "drop")
-ANSWERS = ("score", "rank", "request", "similar")  # columns of recommendations
+RESULT_COLUMNS = ("score", "rank", "request", "similar")  # of tables of recommendations
 
 
 class Dataset:
-    """Who interacted with what, when, and what is known of both.
+    """Interactions between users and items, with timestamps and attributes.
 
     Parameters
     ----------
     interactions, users, items : data frame, mapping of columns, or path
         Tables of any data frame library, or Parquet or CSV files. ``interactions`` has a row per event; ``users`` and ``items``
-        have a row per id, and their other columns are attributes. Further columns of ``interactions`` are attributes of events;
-        one that ``users`` have, too, counts instead of theirs. In a CSV file, ids are integers if all of them are written as such.
+        have a row per id, and their other columns are attributes. Other columns of ``interactions`` are attributes of events and
+        take precedence over columns of ``users`` with the same name. In a CSV file, ids are integers if all of them are written as
+        integers.
     user, item : str
-        The columns of ids, texts or integers, in all tables.
+        The columns of ids (strings or integers) in all tables.
     timestamp : str, optional
-        The column that orders events: numbers, dates, times or ISO 8601 texts. None: the order of rows. Ties keep that order.
+        The column that orders events: numbers, dates, times or ISO 8601 strings. None: the order of rows. Ties keep that order.
     rating : str, optional
-        A column of ratings; events below ``at_least`` are left out.
+        A column of ratings; events with a rating below ``at_least`` are left out.
     at_least : number, optional
-        See ``rating``.
+        The smallest rating that counts.
     weight : str, optional
         A column of positive numbers (plays, seconds): the confidence alpha of an event.
     repeats : {"keep", "sum", "drop"}
-        What to do with events of the same user and item. "keep": each is an event. "drop": the first counts. "sum": the
-        first counts, with the weights of all; they are added up when a model is fitted, so that a later part of a split never
-        shows in an earlier one.
+        How to treat several events of the same user and item. "keep": each is an event. "drop": only the first is kept. "sum":
+        the first counts with the sum of all weights. Sums are computed when a model is fitted, so that the training part of a
+        split does not include weights of the test part.
 
     Attributes
     ----------
     users, items : Ids
-        The ids of the interactions. Rows of the other tables with other ids are counted in ``notes``.
+        The ids of the interactions. Rows of the other tables with other ids are left out and counted in ``notes``.
     user, item : arrays of integers
-        Their codes in each event; events are sorted by user, then by time.
+        The codes of each event; events are sorted by user, then by time.
     bounds : array
-        Where each user's events begin: those of user u are ``bounds[u]`` to ``bounds[u + 1]``.
+        Events ``bounds[u]:bounds[u + 1]`` are those of user u.
     time, weight : arrays, or None
     time_counts : bool
-        Whether timestamps are but positions in each user's history: no use for a cutoff in time.
+        Whether timestamps are only positions in each user's history, which cannot be compared between users.
     user_column, item_column : str
-        What ids are called in tables; a request says the user's id by that name.
+        The names of the id columns; requests use the first for the user's id.
     frame : str, or None
-        The data frame library that the interactions came in, such as "pandas"; None for paths and mappings.
+        The data frame library of the interactions, such as "pandas"; None for paths and mappings.
     user_table, item_table, event_table : Arrow tables
-        Attributes, a row per user (item, event) in the order of the codes; missing where a table has no row for an id.
+        Attributes, with a row per user (item, event) in the order of the codes; missing where a table has no row for an id.
     notes : list of str
-        What was left out or did not match, with counts.
+        Rows that were left out or did not match, with counts.
 
     Examples
     --------
@@ -89,45 +92,45 @@ class Dataset:
         check.choice("repeats", repeats, REPEATS)
         if (rating is None) != (at_least is None):
             raise ValueError("rating (the column) and at_least (the smallest rating that counts) must be given together.")
-        asked = {"user": user, "item": item, "timestamp": timestamp, "rating": rating, "weight": weight}
-        for option, name in asked.items():
+        columns = {"user": user, "item": item, "timestamp": timestamp, "rating": rating, "weight": weight}
+        for option, name in columns.items():
             if not isinstance(name, str) and (name is not None or option in ("user", "item")):
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
         if user == "history":
-            raise ValueError("the column of users must not be named 'history': in requests that means items. Rename it.")
+            raise ValueError("user must not be 'history': in requests, that is the list of items. Rename the column.")
         for name in (user, item):
-            if name in ANSWERS:
+            if name in RESULT_COLUMNS:
                 raise ValueError(
-                    f"a column of ids must not be named {name!r}: in tables of recommendations that is another. Rename it."
+                    f"a column of ids must not be named {name!r}, which is another column of recommendations. Rename it."
                 )
         if user == item:
-            raise ValueError(f"user and item must be two columns, got {user!r} for both.")
+            raise ValueError(f"user and item must be different columns, got {user!r} for both.")
         table = as_table("interactions", interactions, (user, item))
         self.notes: list[str] = []
         self.repeats, self.timestamp, self.user_column, self.item_column = repeats, timestamp, user, item
         self.weight_column, self.rating, self.at_least = weight, rating, at_least
         self.frame = frame_of(interactions)
-        given = {option: column(table, name, "interactions", option) for option, name in asked.items() if name is not None}
+        given = {option: column(table, name, "interactions", option) for option, name in columns.items() if name is not None}
         _not_empty("interactions", table)
         time, self.time_unit = (None, None) if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
         strength = None if weight is None else numbers(given["weight"], f"column {weight!r}")
         if strength is not None:
             check.refuse(f"column {weight!r}", strength <= 0, strength, "be greater than 0")
-        self.users, users_of = Ids.coded(given["user"], f"user ids (column {user!r} of interactions)")
-        self.items, items_of = Ids.coded(given["item"], f"item ids (column {item!r} of interactions)")
-        others = table.select([name for name in table.column_names if name not in asked.values()])
-        order = self._sort(users_of, items_of, time, strength, others)
-        self.time_counts = self._positions()
+        self.users, user_codes = Ids.coded(given["user"], f"user ids (column {user!r} of interactions)")
+        self.items, item_codes = Ids.coded(given["item"], f"item ids (column {item!r} of interactions)")
+        attributes = table.select([name for name in table.column_names if name not in columns.values()])
+        order = self._sort(user_codes, item_codes, time, strength, attributes)
+        self.time_counts = self._has_positions()
         if rating is not None and at_least is not None:
             least = check.number("at_least", at_least, low=-np.inf)
             kept = numbers(given["rating"], f"column {rating!r}") >= least
             if not kept.any():
                 raise ValueError(
-                    f"interactions must hold an event that counts, but {rating!r} is below {at_least:g} in all {len(table):,}."
+                    f"interactions must hold an event with {rating!r} of at least {at_least:g}, but all {len(table):,} are below."
                 )
             self._note(int((~kept).sum()), "event", "is", "are", f"left out: {rating} below {at_least:g}.")
             self._keep(np.flatnonzero(kept[order]))
-            self._forget()
+            self._drop_ids_without_events()
         if repeats == "drop":
             first = self.first_of_pair()
             self._note(int((~first).sum()), "event", "is", "are", "left out: a later one of the same user and item.")
@@ -135,31 +138,30 @@ class Dataset:
         self.user_table = self._attributes(users, "users", user, self.users)
         self.item_table = self._attributes(items, "items", item, self.items)
         for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
-            self.notes.append(f"a request cannot tell the attribute {name!r}, which means something else there: rename the column.")
+            self.notes.append(f"requests cannot have an attribute {name!r}, which has another meaning there: rename the column.")
         for name in self.user_table.column_names:
             if name in self.event_table.column_names:
-                self.notes.append(f"users and interactions both have a column {name!r}: that of the interactions counts.")
+                self.notes.append(f"users and interactions both have a column {name!r}: that of the interactions is used.")
 
     def _sort(
-        self, user: np.ndarray, item: np.ndarray, time: np.ndarray | None, weight: np.ndarray | None, others: pa.Table
+        self, user: np.ndarray, item: np.ndarray, time: np.ndarray | None, weight: np.ndarray | None, attributes: pa.Table
     ) -> np.ndarray:
-        """By user, then time, then row; returns the rows in that order."""
+        """Store events by user, then time, then row; returns the rows in that order."""
         by_time = np.arange(len(user)) if time is None else np.argsort(time, kind="stable")
         self.bounds = compress(user, len(self.users))
         order = np.empty_like(by_time)
         stable_order(user, self.bounds, by_time, order)
         self.user, self.item = (codes[order].astype(np.int32, copy=False) for codes in (user, item))
         self.time, self.weight = (None if values is None else values[order] for values in (time, weight))
-        self.event_table = others.take(pa.array(order)) if others.num_columns else others
+        self.event_table = attributes.take(pa.array(order)) if attributes.num_columns else attributes
         return order
 
-    def _positions(self) -> bool:
-        """Whether times are but positions: they rise by one with each event of a user, for all of several users."""
+    def _has_positions(self) -> bool:
+        """Whether times are positions: they rise by one with each event of a user, for several users."""
         same = self.user[1:] == self.user[:-1]
         return self.time is not None and bool(same.any() and not same.all() and np.all(np.diff(self.time)[same] == 1))
 
-    def _forget(self) -> None:
-        """Users and items without events."""
+    def _drop_ids_without_events(self) -> None:
         users, user = np.unique(self.user, return_inverse=True)
         items, item = np.unique(self.item, return_inverse=True)
         self.users, self.items = Ids(self.users.take(users)), Ids(self.items.take(items))
@@ -167,14 +169,14 @@ class Dataset:
         self.bounds = compress(self.user, len(self.users))
 
     def _keep(self, index: np.ndarray) -> None:
-        """Only these events, in their order."""
+        """Keep only these events, given in order."""
         self.user, self.item = self.user[index], self.item[index]
         self.time, self.weight = (None if values is None else values[index] for values in (self.time, self.weight))
         self.event_table = self.event_table.take(pa.array(index)) if self.event_table.num_columns else self.event_table
         self.bounds = compress(self.user, len(self.users))
 
     def _attributes(self, source: Any, argument: str, name: str, ids: Ids) -> pa.Table:
-        """The rows of a table of attributes in the order of the ids."""
+        """A table of attributes with its rows in the order of the ids."""
         if source is None:
             return pa.table({})
         table = as_table(argument, source, (name,))
@@ -184,10 +186,10 @@ class Dataset:
         codes = ids.codes(given, what)
         known = np.flatnonzero(codes >= 0)
         if len(known) < len(codes):
-            stranger = given[int(np.argmin(codes))].as_py()
+            example = given[int(np.argmin(codes))].as_py()
             self._note(
                 len(codes) - len(known), f"row of {argument}", "has an id", "have ids",
-                f"without interactions, such as {stranger!r}: left out.", plural=f"rows of {argument}",
+                f"without interactions, such as {example!r}: left out.", plural=f"rows of {argument}",
             )  # fmt: skip
         rows = np.full(len(ids), -1)
         rows[codes[known]] = known
@@ -195,7 +197,7 @@ class Dataset:
         if repeated.any():
             example, count = ids[int(np.argmax(repeated))], int(repeated.sum())
             raise ValueError(
-                f"{argument} must have one row per id, but has more for {count:,} of them, such as {example!r}. Keep one."
+                f"{argument} must have one row per id, but {count:,} ids have several, such as {example!r}. Keep one row of each."
             )
         missing = f"no row in {argument}: attributes missing."
         self._note(int((rows < 0).sum()), name, "has", "have", missing, plural=f"{name}s")
@@ -215,11 +217,11 @@ class Dataset:
 
     @property
     def pairs(self) -> np.ndarray:
-        """A number for the user and item of each event: equal for equal ones, in the order of users, then items."""
+        """``user * n_items + item`` of each event: equal for equal pairs, ordered by user, then item."""
         return self.user.astype(np.int64) * self.n_items + self.item
 
     def first_of_pair(self) -> np.ndarray:
-        """For each event, whether it is the first one of its user and item."""
+        """Whether each event is the first of its user and item."""
         key = self.pairs
         order = np.argsort(key, kind="stable")
         first = np.ones(len(key), bool)
@@ -227,7 +229,7 @@ class Dataset:
         return first
 
     def counted(self) -> tuple[np.ndarray, Any]:
-        """The events that a model is trained on, and their confidence: with ``repeats="sum"`` the first of each user and item."""
+        """The events that a model is trained on, and their confidence; with ``repeats="sum"``, the first of each user and item."""
         if self.repeats != "sum":
             return np.arange(len(self)), 1.0 if self.weight is None else self.weight
         _, first, pair = np.unique(self.pairs, return_index=True, return_inverse=True)
@@ -235,28 +237,79 @@ class Dataset:
         return first[order], np.bincount(pair, self.weight)[order].astype(np.float64)
 
     def subset(self, events: Any) -> Dataset:
-        """The same users and items with some of the events, given by number or by a mask."""
+        """The same users and items with some of the events, given by index or by a mask."""
         index = np.asarray(events)
         if index.dtype == bool and index.shape != (len(self),):
             raise ValueError(f"a mask of events must have one entry per event ({len(self):,}), got shape {index.shape}.")
         index = np.flatnonzero(index) if index.dtype == bool else np.unique(check.indices("events", index, len(self)))
-        part = object.__new__(Dataset)
-        vars(part).update(vars(self), notes=[])
+        part = self._copy()
         part._keep(index)
         return part
 
+    def _copy(self) -> Dataset:
+        """A shallow copy without notes."""
+        copy = object.__new__(Dataset)
+        vars(copy).update(vars(self), notes=[])
+        return copy
+
     def extended(self, interactions: Any = None, users: Any = None, items: Any = None) -> Dataset:
-        """With more events, and more users and items, also such as have no events yet.
+        """A dataset with more events, users and items; users and items need not have events.
 
         Parameters
         ----------
         interactions, users, items : tables, optional
-            As for the dataset, with its names of columns. Events come after earlier ones of the same time. What ``users`` or
-            ``items`` say of an id takes the place of what was known; columns that the data do not have are left out, and noted.
+            As for the constructor, with the same names of columns. New events follow earlier ones of the same time. Values of
+            ``users`` and ``items`` replace earlier ones; columns that the dataset does not have are left out and noted.
         """
-        from everypair.data.extend import extended
+        return self.extended_with_changes(interactions, users, items)[0]
 
-        return extended(self, interactions, users, items)[0]
+    def extended_with_changes(self, interactions: Any = None, users: Any = None, items: Any = None) -> tuple[Dataset, Changed]:
+        """:meth:`extended`, and the users and items with new events or attributes."""
+        new = None if interactions is None else self._read_more(interactions)
+        user_rows = extend.attribute_rows(users, "users", self.user_column, self.users)
+        item_rows = extend.attribute_rows(items, "items", self.item_column, self.items)
+        result = self._copy()
+        result.users = extend.union(self.users, None if new is None else new.users, user_rows)
+        result.items = extend.union(self.items, None if new is None else new.items, item_rows)
+        result._merge_events([self] if new is None else [self, new])
+        tables = (("users", self.user_table, self.users, result.users, user_rows),
+                  ("items", self.item_table, self.items, result.items, item_rows))  # fmt: skip
+        result.user_table, result.item_table = (extend.merged_attributes(*table, result.notes) for table in tables)
+        return result, Changed(
+            extend.changed_codes(result.users, None if new is None else (new.users, new.user), user_rows),
+            extend.changed_codes(result.items, None if new is None else (new.items, new.item), item_rows),
+        )
+
+    def _read_more(self, interactions: Any) -> Dataset:
+        """More interactions, read with the options of this dataset."""
+        options: Any = {
+            "user": self.user_column, "item": self.item_column, "timestamp": self.timestamp,
+            "rating": self.rating, "at_least": self.at_least, "weight": self.weight_column,
+        }  # fmt: skip
+        new = Dataset(interactions, **options)
+        self.users.require_same_kind(as_ids(new.users.values, "users"), "user ids of the new interactions")
+        self.items.require_same_kind(as_ids(new.items.values, "items"), "item ids of the new interactions")
+        if (self.time_unit is None) != (new.time_unit is None):
+            kinds = ["numbers" if unit is None else "dates or times" for unit in (self.time_unit, new.time_unit)]
+            raise TypeError(f"timestamps of the new interactions must be {kinds[0]}, like the earlier ones, got {kinds[1]}.")
+        return new
+
+    def _merge_events(self, parts: list[Dataset]) -> None:
+        """The events of an earlier dataset and of a new one, in order."""
+        before = parts[0]
+        user = np.concatenate([self.users.codes(part.users.values)[part.user] for part in parts])
+        item = np.concatenate([self.items.codes(part.items.values)[part.item] for part in parts])
+        weight = None if before.weight is None else np.concatenate([np.asarray(part.weight) for part in parts])
+        schema = before.event_table.schema
+        added = [extend.cast_columns(schema, part.event_table, len(part), "interactions") for part in parts[1:]]
+        events = pa.concat_tables([before.event_table, *added]) if added else before.event_table
+        time = None
+        if before.time is not None:
+            self.time_unit = "ns" if "ns" in [part.time_unit for part in parts] else before.time_unit
+            time = np.concatenate([extend.in_unit(np.asarray(part.time), part.time_unit, self.time_unit) for part in parts])
+        self._sort(user, item, time, weight, events)
+        if self.repeats == "drop":
+            self._keep(np.flatnonzero(self.first_of_pair()))
 
     def __len__(self) -> int:
         return len(self.user)

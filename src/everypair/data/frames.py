@@ -1,4 +1,4 @@
-"""Results in the data frame library that people use."""
+"""Conversion of result tables to the data frame library of the input."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import narwhals as nw
 import pyarrow as pa
 
 Frame = Literal["pandas", "polars", "pyarrow", "modin", "cudf"]
-FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")  # those that a table can be made in
+FRAMES = ("pandas", "polars", "pyarrow", "modin", "cudf")  # libraries that a table can be converted to
 
 
 def frame_of(source: Any) -> str | None:
-    """The library of a data frame or column; None where it is neither."""
-    if isinstance(source, list | tuple | dict | str | int):  # most often
+    """The library of a data frame or series, \"pyarrow\" for those that results cannot be converted to; None for other objects."""
+    if isinstance(source, list | tuple | dict | str | int):  # the common case, faster than narwhals
         return None
     given = nw.from_native(source, pass_through=True, allow_series=True)
     if not isinstance(given, nw.DataFrame | nw.LazyFrame | nw.Series):
@@ -24,7 +24,7 @@ def frame_of(source: Any) -> str | None:
 
 
 def as_frame(table: pa.Table, frame: str | None) -> Any:
-    """The table in that library; as an Arrow table where none is named, or it is not there."""
+    """The table as a data frame of a library; the Arrow table itself if none is named, or if it is not installed."""
     if frame in (None, "pyarrow") or find_spec(frame) is None:
         return table
     return nw.from_arrow(table, backend=cast(Frame, frame)).to_native()

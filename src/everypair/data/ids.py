@@ -1,4 +1,4 @@
-"""The user's own ids, and the numbers 0, 1, 2, ... that models count with."""
+"""Encoding of ids (strings or integers) as codes 0, 1, 2, ..., and back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from everypair.data.tables import decoded, is_text, no_nulls, pc
 
-FEW = 1000  # ids among so many times as many are found one by one: hashing all of them takes longer
+FEW = 1000  # up to 1 / FEW of all ids are found by bisection, which is faster than hashing all
 
 
 class Ids:
-    """Distinct ids in order (numbers by size, texts by code point), so that coding does not depend on the order of rows.
+    """Distinct ids, sorted (integers by value, strings by code point), so that codes do not depend on the order of rows.
 
     Examples
     --------
@@ -31,12 +31,12 @@ class Ids:
 
     @classmethod
     def of(cls, values: Any, what: str = "ids") -> Ids:
-        """The distinct ones of a column of integers or texts."""
+        """The distinct ids of a column of integers or strings."""
         return cls.coded(values, what)[0]
 
     @classmethod
     def coded(cls, values: Any, what: str = "ids") -> tuple[Ids, np.ndarray]:
-        """The distinct ones of a column, and the code of each entry."""
+        """The distinct ids of a column, and the code of each entry."""
         encoded = as_ids(values, what).dictionary_encode().combine_chunks()
         order = pc.sort_indices(encoded.dictionary).to_numpy()
         rank = np.empty(len(order), np.int32 if len(order) < 2**31 else np.int64)
@@ -45,18 +45,19 @@ class Ids:
 
     @classmethod
     def restored(cls, values: pa.ChunkedArray) -> Ids:
-        """Ids that were stored: distinct ones, in order."""
+        """Ids read from a file, checked to be distinct and sorted."""
         ids = as_ids(values, "stored ids").combine_chunks()
         if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
-            raise ValueError("stored ids must be in order, and each there once.")
+            raise ValueError("stored ids must be distinct and sorted.")
         return cls(ids)
 
     @property
     def kind(self) -> str:
+        """The type of the ids, "integers" or "strings"."""
         return _kind(self.values)
 
     def codes(self, values: Any, what: str = "ids") -> np.ndarray:
-        """The code of each id, -1 for one that is not known."""
+        """The code of each id, -1 for unknown ids."""
         ids = as_ids(values, what)
         self.require_same_kind(ids, what)
         if len(ids) * FEW < len(self):
@@ -70,15 +71,15 @@ class Ids:
         return place if place < len(self) and self[place] == value else -1
 
     def require_same_kind(self, ids: pa.ChunkedArray, what: str) -> None:
-        """Refuse integers where texts were, and the other way round: nothing would be found."""
+        """Raise if ids are integers where the known ones are strings, or the reverse: none would match."""
         if len(ids) and len(self) and ids.type != self.values.type:
             raise TypeError(
-                f"{what} are {_kind(ids)}, such as {ids[0].as_py()!r}, but those of the interactions are {self.kind}, such as "
-                f"{self[0]!r}: none would match. Convert one of them."
+                f"{what} are {_kind(ids)}, such as {ids[0].as_py()!r}, but the ids of the interactions are {self.kind}, such as "
+                f"{self[0]!r}: none would match. Convert either."
             )
 
     def same(self, other: Ids) -> bool:
-        """Whether codes mean the same ids in both."""
+        """Whether both encode the same ids."""
         return self is other or self.values.equals(other.values)
 
     def take(self, codes: Any) -> pa.Array:
@@ -96,12 +97,12 @@ class Ids:
 
 
 def as_ids(values: Any, what: str) -> pa.ChunkedArray:
-    """A column of ids as 64-bit integers or texts, none missing."""
+    """A column of ids as 64-bit integers or strings, none of them missing."""
     if not isinstance(values, pa.ChunkedArray):
         try:
             values = pa.chunked_array([values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)])
         except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise TypeError(f"{what} must all be texts, or all be integers of 64 bits: {error}") from error
+            raise TypeError(f"{what} must all be strings, or all be 64-bit integers: {error}") from error
     values = decoded(values)
     no_nulls(values, what, "Drop those rows, or give them an id.")
     kind = values.type
@@ -109,11 +110,11 @@ def as_ids(values: Any, what: str) -> pa.ChunkedArray:
         try:
             return values.cast(pa.int64())
         except pa.ArrowInvalid:
-            raise ValueError(f"{what} must fit into 64-bit signed integers. Convert them to text.") from None
+            raise ValueError(f"{what} must fit into 64-bit signed integers. Convert them to strings.") from None
     if is_text(kind) or pa.types.is_null(kind):
         return values.cast(pa.large_string())
-    raise TypeError(f"{what} must be texts or integers, got {kind}, such as {values[0].as_py()!r}. Convert them first.")
+    raise TypeError(f"{what} must be strings or integers, got {kind}, such as {values[0].as_py()!r}. Convert them first.")
 
 
 def _kind(values: Any) -> str:
-    return "integers" if pa.types.is_integer(values.type) else "text"
+    return "integers" if pa.types.is_integer(values.type) else "strings"

@@ -1,4 +1,4 @@
-"""Data to begin with: generated watch logs, and readers of well-known files as people download them."""
+"""Datasets: generated watch logs, and loaders for MovieLens, Last.fm, Amazon reviews and Parquet folders."""
 
 from everypair.datasets.amazon import amazon_reviews
 from everypair.datasets.folder import parquet

@@ -1,4 +1,4 @@
-"""Amazon reviews: who rated which product."""
+"""Loader for Amazon reviews: ratings of products."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ SAMPLE_BYTES = 1 << 18
 def amazon_reviews(
     path: str | os.PathLike[str], *, at_least: float | None = None, repeats: str = "keep", columns: Sequence[str] | None = None
 ) -> Dataset:
-    """Amazon reviews of 2014, 2018 or 2023: a CSV file of ratings of a category of products, also with ``.gz``.
+    """Load Amazon reviews of 2014, 2018 or 2023: the CSV file of ratings of one category of products, also with ``.gz``.
 
     - 2014, "ratings only" (``ratings_Beauty.csv``): user, item, rating, timestamp, without a header
     - 2018, "ratings only" (``All_Beauty.csv``): item, user, rating, timestamp, without a header
     - 2023 (``All_Beauty.csv``): a header with ``user_id``, ``parent_asin``, ``rating``, ``timestamp``; other columns, such as
       ``history``, are left out
 
-    2014 is told from 2018 by the first rows: ids of products (ASINs) have 10 characters, those of users begin with "A" and most
-    have more. All ids are texts. Timestamps are those of the file: seconds, or milliseconds in 2023.
+    The first rows distinguish 2014 from 2018: ids of products (ASINs) have 10 characters, those of users begin with "A" and most
+    are longer. All ids are strings. Timestamps are those of the file: seconds, or milliseconds in 2023.
 
     Parameters
     ----------
     path : str or Path
         The file.
     at_least : number, optional
-        The smallest rating that counts. None: all count, and ``rating`` is an attribute of events.
+        The smallest rating that counts. None: all events count, and ``rating`` is an attribute of events.
     repeats : {"keep", "sum", "drop"}
         See :class:`everypair.Dataset`.
     columns : sequence of str, optional
-        "user", "item", "rating" and "timestamp" in the order of a file without a header. None: found out.
+        "user", "item", "rating" and "timestamp", in the order of a file without a header. None: detected.
     """
     file = _existing(path)
     if columns is not None:
@@ -78,27 +78,27 @@ def _headless(file: Path, names: Iterable[str]) -> pa.Table:
 
 
 def _first_rows(file: Path) -> list[list[str]]:
-    """The fields of the first lines; of a file without any, a row without fields."""
+    """The fields of the first lines; one row without fields for an empty file."""
     with pa.input_stream(str(file), compression="detect") as stream:
         lines = stream.read(SAMPLE_BYTES).decode("utf-8-sig", errors="replace").splitlines()
-    complete = lines[:-1] if len(lines) > 1 else lines  # the last one may be cut
+    complete = lines[:-1] if len(lines) > 1 else lines  # the last line may be cut off
     return [row for row in csv.reader(complete) if row] or [[]]
 
 
 def _order(file: Path, rows: list[list[str]]) -> tuple[str, ...]:
-    """Which of the first two columns holds the products."""
+    """The order of the columns, found by which of the first two holds the products."""
     if min(map(len, rows)) >= 2:
         first, second = ([row[j] for row in rows] for j in (0, 1))
         if _may_be_items(first, second) != _may_be_items(second, first):
             return COLUMNS_2018 if _may_be_items(first, second) else COLUMNS_2014
     raise ValueError(
-        f"it cannot be told which column of {file} holds users and which products (10 characters each); its first line is "
-        f"{','.join(rows[0])!r}. Give their order, such as columns={COLUMNS_2014!r}."
+        f"it is not clear which column of {file} holds users and which products (10 characters each); the first line is "
+        f"{','.join(rows[0])!r}. Give the order, such as columns={COLUMNS_2014!r}."
     )
 
 
 def _may_be_items(ids: list[str], others: list[str]) -> bool:
-    """Whether all ids have the length of those of products, and the others are not more like products."""
+    """Whether all ids have the length of ASINs, and the other column does not look more like ASINs."""
     if any(len(name) != ASIN_LENGTH for name in ids):
         return False
     return any(len(name) != ASIN_LENGTH for name in others) or all(name.startswith("A") for name in others)

@@ -1,4 +1,4 @@
-"""Folders of files: what is there, tables of known columns, and folders of Parquet files."""
+"""Loader for folders of Parquet files, and the file handling that loaders share."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from pyarrow import csv
 from everypair.data import Dataset
 from everypair.data.tables import read_table
 
-SHOWN = 12  # names of files in a message
+SHOWN = 12  # most file names in a message
 
 
 def parquet(path: str | os.PathLike[str], **options: Any) -> Dataset:
-    """A folder of Parquet files: ``interactions.parquet``, and ``users.parquet`` and ``items.parquet`` if they are there.
+    """Load a folder of Parquet files: ``interactions.parquet`` and, optionally, ``users.parquet`` and ``items.parquet``.
 
     Parameters
     ----------
     path : str or Path
         The folder.
     **options
-        Of :class:`everypair.Dataset`. If ``timestamp`` is not among them, it is ``"timestamp"`` or ``"user_order"``: the first one
-        that is a column of the interactions, or None.
+        Arguments of :class:`everypair.Dataset`. By default, ``timestamp`` is ``"timestamp"`` or ``"user_order"``, the first of
+        them that is a column of the interactions, or None.
     """
     (interactions,) = files(path, "interactions.parquet")
     table = read_table(interactions)
@@ -35,26 +35,26 @@ def parquet(path: str | os.PathLike[str], **options: Any) -> Dataset:
 
 
 def files(path: str | os.PathLike[str], *names: str) -> list[Path]:
-    """The files of these names in a folder, all of which must be there."""
-    there = names_in(path)
-    missing = [name for name in names if name not in there]
+    """Paths of files in a folder; an error if any is missing."""
+    existing = names_in(path)
+    missing = [name for name in names if name not in existing]
     if missing:
-        raise FileNotFoundError(f"{path} must hold {listed(names)}, but {listed(missing)} cannot be found. {holds(there)}")
+        raise FileNotFoundError(f"{path} must hold {listed(names)}, but {listed(missing)} cannot be found. {holds(existing)}")
     return [Path(path) / name for name in names]
 
 
 def names_in(path: str | os.PathLike[str]) -> list[str]:
-    """The names of what is in a folder."""
+    """The names in a folder."""
     folder = Path(path)
     if not folder.exists():
         raise FileNotFoundError(f"no such folder: {folder}.")
     if not folder.is_dir():
-        raise NotADirectoryError(f"path must be a folder, got the file {folder}. Unpack it, or give the folder that it is in.")
+        raise NotADirectoryError(f"path must be a folder, got the file {folder}. Unpack it, or give its folder.")
     return sorted(file.name for file in folder.iterdir())
 
 
 def holds(names: list[str]) -> str:
-    """A sentence on what is in a folder."""
+    """The content of a folder, as a sentence for messages."""
     more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
     return f"It holds: {', '.join(names[:SHOWN])}{more}." if names else "It is empty."
 
@@ -64,7 +64,7 @@ def listed(names: Any) -> str:
 
 
 def as_utf8(path: Path) -> bytes:
-    """The bytes of a file in UTF-8; what is not UTF-8 is taken for Latin-1."""
+    """The content of a file as UTF-8; if it is not UTF-8, it is decoded as Latin-1."""
     data = path.read_bytes()
     try:
         data.decode()
@@ -76,10 +76,10 @@ def as_utf8(path: Path) -> bytes:
 def read_columns(
     path: Path, types: Mapping[str, pa.DataType], separator: str = ",", *, header: bool = False, content: bytes | None = None
 ) -> pa.Table:
-    """A file of columns of these names and types, missing where nothing is between separators.
+    """Read columns of these names and types from a text file; empty values are missing.
 
-    Values may be in quotes if the separator is a comma. With a ``header``, columns are found by name, and others are left out.
-    ``content`` replaces the bytes of the file.
+    Values may be quoted if the separator is a comma. With a ``header``, columns are selected by name, otherwise ``types`` lists all
+    of them in order. ``content`` replaces the bytes of the file.
     """
     options: dict[str, Any] = {
         "read_options": csv.ReadOptions(column_names=None if header else list(types)),

@@ -1,4 +1,4 @@
-"""Last.fm 360K: how often users played artists."""
+"""Loader for Last.fm 360K: how often users played artists."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from everypair.datasets.folder import files, read_columns
 
 PLAYS = {"user": pa.string(), "mbid": pa.string(), "artist": pa.string(), "plays": pa.int64()}
 PROFILES = {"user": pa.string(), "gender": pa.string(), "age": pa.int64(), "country": pa.string(), "signup": pa.string()}
-OLDEST = 110
-SIGNUP = "%b %d, %Y"  # Feb 1, 2007
+OLDEST = 110  # larger ages are treated as missing
+SIGNUP = "%b %d, %Y"  # such as Feb 1, 2007
 
 
 def lastfm_360k(path: str | os.PathLike[str], *, repeats: str = "sum") -> Dataset:
-    """Last.fm 360K: ``usersha1-artmbid-artname-plays.tsv`` and ``usersha1-profile.tsv``.
+    """Load Last.fm 360K: ``usersha1-artmbid-artname-plays.tsv`` and ``usersha1-profile.tsv``.
 
-    An item is an artist: its id is the MusicBrainz id, or the name where there is none. The number of plays is the weight of an
-    event. There are no times.
+    Items are artists: their id is the MusicBrainz id, or the name where there is none. The number of plays is the weight of an
+    event. There are no timestamps.
 
-    Users have ``gender`` ("m", "f"), ``age`` (missing where it is not from 1 to 110), ``country`` and ``signup``, a date. Items
-    have ``artist``, the name; the first one in the file where there are several.
+    Users have ``gender`` ("m", "f"), ``age`` (missing if not from 1 to 110), ``country`` and ``signup``, a date. Items have
+    ``artist``, the name (the first in the file if there are several).
 
     Rows without plays, and rows without an artist, are left out and counted in ``notes``.
 
@@ -43,7 +43,7 @@ def lastfm_360k(path: str | os.PathLike[str], *, repeats: str = "sum") -> Datase
 
 
 def _played(table: pa.Table) -> tuple[pa.Table, list[str]]:
-    """User, item, artist and plays of the rows that have them, and how many others there are."""
+    """The rows with an artist and plays (user, artist, plays, item), and notes on the others."""
     item = pc.if_else(pc.is_valid(table["mbid"]), table["mbid"], table["artist"])
     named = pc.is_valid(item)
     kept = pc.and_(named, pc.greater(pc.fill_null(table["plays"], 0), 0))
@@ -54,13 +54,13 @@ def _played(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _artists(table: pa.Table) -> pa.Table:
-    """The first name of each item; one thread, so that it is the first."""
+    """The first name of each item; on one thread, since "first" depends on the order."""
     first = table.group_by("item", use_threads=False).aggregate([("artist", "first")])
     return pa.table({"item": first["item"], "artist": first["artist_first"]})
 
 
 def _profiles(table: pa.Table) -> pa.Table:
-    """With ages that can be, and dates of joining as dates."""
+    """Profiles with implausible ages removed and signup dates parsed."""
     plausible = pc.and_(pc.greater(table["age"], 0), pc.less_equal(table["age"], OLDEST))
     signup = pc.strptime(table["signup"], format=SIGNUP, unit="s", error_is_null=True)
     columns = {name: table[name] for name in PROFILES}

@@ -1,4 +1,4 @@
-"""Draws for the generated watch logs (see :mod:`everypair.datasets.generated`)."""
+"""Random draws of the generated watch logs (see :mod:`everypair.datasets.generated`)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from everypair.kernels.jit import kernel
 
-ATTRIBUTES, PREVIOUS, HISTORY, USER, POPULAR = range(5)
-TRIES = 30
+ATTRIBUTES, PREVIOUS, HISTORY, USER, POPULAR = range(5)  # sources of an event
+TRIES = 30  # draws of a video that the user has not watched yet
 
 
 @kernel
 def draw(random, cumulative, start, stop):
-    """A position from start to stop, by cumulative weights that begin anew at start."""
+    """A random position in ``start:stop``, by weights that are cumulated from ``start``."""
     u = random.random() * cumulative[stop - 1]
     while start < stop - 1:
         middle = (start + stop - 1) // 2
@@ -25,17 +25,18 @@ def draw(random, cumulative, start, stop):
 
 @kernel
 def member(random, group, bounds, members, cumulative):
-    """A video of a group, by popularity; -1 if the group is empty."""
+    """A random video of a group, by popularity; -1 if the group is empty."""
     start, stop = bounds[group], bounds[group + 1]
     return -1 if start == stop else members[draw(random, cumulative, start, stop)]
 
 
 @kernel
 def watch(random, bounds, cell, favourites, topic, following, mixture, groups, watched):
-    """Fill ``watched`` with the videos of each user, none twice.
+    """Fill ``watched`` with the videos of each user, each at most once.
 
-    ``cell`` are each user's cumulative chances of category and language, ``favourites`` each user's topics; ``topic`` is that of
-    each video, ``following`` what follows each topic. ``groups`` are videos by cell, by topic, and all of them: see :func:`member`.
+    ``cell``: each user's cumulative probabilities of category and language. ``favourites``: each user's topics. ``topic``: the
+    topic of each video. ``following``: the topics that follow each topic. ``groups``: videos by cell, by topic, and all of them
+    (see :func:`member`).
     """
     by_cell, by_topic, everything = groups
     seen = np.full(len(topic), -1, np.int64)

@@ -1,4 +1,4 @@
-"""Titles of generated videos, by their category: something to read on pages, and nothing that a model is told."""
+"""Titles of generated videos, by category: for display, without information beyond the category."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ FRAMES = (
 
 
 def titles(category: np.ndarray, categories: tuple[str, ...], random: np.random.Generator) -> list[str]:
-    """A title for each video; where one comes up again, it is part 2."""
-    made, times = [], {}
+    """A title for each video; repeated titles get a part number."""
+    result, times = [], {}
     for number in category.tolist():
         subjects = SUBJECTS[categories[number]].split("; ")
         text = FRAMES[random.integers(len(FRAMES))].format(subjects[random.integers(len(subjects))])
         text = text[0].upper() + text[1:]
         times[text] = times.get(text, 0) + 1
-        made.append(text if times[text] == 1 else f"{text}, part {times[text]}")
-    return made
+        result.append(text if times[text] == 1 else f"{text}, part {times[text]}")
+    return result

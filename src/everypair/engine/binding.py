@@ -13,8 +13,10 @@ from everypair.engine.parameter import Parameter
 from everypair.engine.regularization import Regularization
 from everypair.runtime.numerics import Values
 
+DRAWN_AT_ONCE = 2**18  # random numbers, in float64
 
-class Settings(NamedTuple):
+
+class StepSettings(NamedTuple):
     """How towers step: eta, dimensions of a row solved together, "block" or "cd" for overlapping features."""
 
     step_size: float = 1.0
@@ -38,16 +40,23 @@ class Initializer:
     terms: int = 1
     later: bool = False
 
-    def normal(self, shape: tuple[int, ...], factors: int) -> np.ndarray:
+    def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
+        """Drawn in this shape, in chunks, which are the same numbers; stored with the axes in reverse if ``transposed``."""
         if self.later:
-            return np.zeros(shape, self.dtype)
+            return np.zeros(shape[::-1] if transposed else shape, self.dtype)
         if self.given is not None:
             std = self.given
         elif self.degree <= 2:
             std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
-        return self.random.normal(0.0, std, shape).astype(self.dtype)
+        drawn = np.empty(shape[::-1] if transposed else shape, self.dtype)
+        by_row = drawn.T if transposed else drawn
+        rows = max(1, DRAWN_AT_ONCE // max(1, int(np.prod(shape[1:]))))
+        for start in range(0, shape[0], rows):
+            part = by_row[start : start + rows]
+            part[...] = self.random.normal(0.0, std, part.shape)
+        return drawn
 
 
 @dataclass
@@ -74,7 +83,7 @@ class BindContext:
     observed: np.ndarray
     unobserved: np.ndarray
     start: Initializer
-    settings: Settings
+    settings: StepSettings
     regularization: Regularization
     names: set[str]
     whole: bool = True
@@ -147,8 +156,7 @@ class BindContext:
         """Random start values for a parameter with this many factors; ``transposed``: drawn in this shape, stored in the other."""
         if self.stored is not None:
             return self.zeros(*(shape[::-1] if transposed else shape))
-        drawn = self.start.normal(shape, factors)
-        return drawn.T.copy(order="C") if transposed else drawn
+        return self.start.normal(shape, factors, transposed)
 
     def zeros(self, *shape: int) -> np.ndarray:
         if self.stored is not None:  # but for their shape, start values are not used

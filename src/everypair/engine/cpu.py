@@ -10,7 +10,7 @@ from everypair.engine.engine import OTHER, SIDES, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.objective import Objective, ObjectiveValue
-from everypair.engine.tower import Tower, common_turns
+from everypair.engine.tower import Tower, common_rotations
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -47,8 +47,9 @@ class CpuEngine(Engine):
     ) -> None:
         super().__init__(feedback, towers, alpha0, dtype)
         self.workers, self.by_dimension = workers, by_dimension
-        self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].complete)
-        self._turns = [slice(*turn) for turn in common_turns([tower.turns for tower in towers.values()])] if rotate else []
+        self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].capabilities.all_combinations)
+        common = common_rotations([tower.capabilities.rotations for tower in towers.values()])
+        self._turns = [slice(*turn) for turn in common] if rotate else []
         self._weights: dict[str, Values] = {
             "context": _or_one(feedback.context_weight),
             "item": _or_one(feedback.item_weight),
@@ -65,7 +66,7 @@ class CpuEngine(Engine):
             return
         vectors = tower.vectors(self.workers)
         vectors.conform(self.dtype)
-        if not tower.vectors_are_parameters:
+        if not tower.capabilities.free_rows:
             vectors.own([parameter.value for parameter in tower.parameters.values()])
         self.objective.vectors[side] = vectors
 
@@ -74,7 +75,8 @@ class CpuEngine(Engine):
         dimensions, so that a step on one needs few others, or where steps need none."""
         turned = sum(turn.stop - turn.start for turn in self._turns)
         few = tower.n_dims - turned <= UNTURNED
-        return tower.has_parts and not tower.vectors_are_parameters and (few or (tower.by_levels and not self.by_dimension))
+        can = tower.capabilities
+        return can.lazy and not can.free_rows and (few or (can.by_levels and not self.by_dimension))
 
     def update_gram(self, side: str) -> None:
         vectors = self.objective.vectors[side]
@@ -82,7 +84,7 @@ class CpuEngine(Engine):
 
     def sweep(self, side: str) -> None:
         self.towers[side].sweep(self.objective.side(side))
-        if self.towers[side].vectors_are_parameters:
+        if self.towers[side].capabilities.free_rows:
             self.place(side)
 
     def step(self, side: str, block: int | str) -> None:
@@ -125,7 +127,7 @@ class CpuEngine(Engine):
         for side in SIDES:
             tower = self.towers[side]
             tower.rotate(at, Q, self.workers)
-            if tower.vectors_are_parameters:
+            if tower.capabilities.free_rows:
                 self.place(side)
             else:
                 self.objective.vectors[side].rotate(at, Q, self.workers)

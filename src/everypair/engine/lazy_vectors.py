@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.kernels.pairs import add_scaled, combine_three
 from everypair.runtime.parallel import Workers
 
@@ -20,14 +20,14 @@ class LazyVectors(Vectors):
 
     A sweep takes ``phi_f`` of one dimension after the other, which is a product of features and parameters; Grams and scores are
     made of ranges of rows. What would take all other dimensions to compute (the bias dimension of a factorization machine,
-    ``tower.kept``) is kept, and follows the moves.
+    ``capabilities.kept``) is kept, and follows the moves.
     """
 
     def __init__(self, tower: Tower, workers: Workers) -> None:
         super().__init__()
         self._tower, self._workers = tower, workers
         self.forget()
-        self._kept = {f: self._compute(f) for f in tower.kept}
+        self._kept = {f: self._compute(f) for f in tower.capabilities.kept}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,8 +81,8 @@ class LazyVectors(Vectors):
         """Nothing else to do: the parameters were turned."""
         self.forget()
 
-    def parts(self, first: int, last: int) -> Part:
-        part = self._tower.parts(first, last)
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
+        part = self._tower.range_vectors(first, last)
         kept = [(f - first, phi) for f, phi in self._kept.items() if first <= f < last]
 
         def some(start: int, stop: int) -> np.ndarray:
@@ -96,7 +96,7 @@ class LazyVectors(Vectors):
     @property
     def rows(self) -> np.ndarray:
         """All of them, for who cannot do with less: not held."""
-        return np.concatenate(self._workers.chunks(self.shape[0], self.parts(0, self.shape[1])))
+        return np.concatenate(self._workers.chunks(self.shape[0], self.range_vectors(0, self.shape[1])))
 
     @property
     def dims(self) -> np.ndarray:

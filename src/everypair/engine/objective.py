@@ -20,16 +20,24 @@ Nothing here knows a model. A tower asks for the derivatives of the loss with re
 from __future__ import annotations
 
 import weakref
+from functools import reduce
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from everypair.columns.table import Levels
+from everypair.engine.binding import StepSettings
+from everypair.engine.blocks import CORE, LevelBlock
+from everypair.engine.blocks import OTHER as WITH_OTHER
 from everypair.engine.feedback import Feedback, explicit_weight, values_at
 from everypair.engine.lazy_vectors import LazyVectors
+from everypair.engine.level_sweep import Partner, sweep_levels
 from everypair.engine.row_sweep import RowSweep, score
 from everypair.engine.vectors import Vectors
-from everypair.engine.view import Observed, Tangents, View
+from everypair.engine.view import View
 from everypair.kernels import pairs, row_sweep
+from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
 from everypair.kernels.permute import put, take
 from everypair.runtime.numerics import NEVER, Values, tiny
 from everypair.runtime.parallel import Workers
@@ -177,19 +185,18 @@ class Side(View):
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
-        self._run_pairs(
-            pairs.slopes_by_event if self._by_event else pairs.slopes, self._a, self._b, self._scores, self._seen(f), self._weight,
-            self._product(f, "product"), self.gram[f, f], self._tiny, g, h,
-        )  # fmt: skip
+        implicit = Implicit(self._weight, self._product(f, "product"), self.gram[f, f])
+        kernel = pairs.slopes_by_event if self._by_event else pairs.slopes
+        self.workers.run(kernel, self._bounds, self._observed, self._seen(f), implicit, self._tiny, g, h)
         return g, h
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
         out, J = self._buffer("pair", (8, self.n_rows)), self.gram
-        self._run_pairs(
-            pairs.slopes_pair_by_event if self._by_event else pairs.slopes_pair, self._a, self._b, self._scores,
-            self._seen(f), self._seen(q, "seen_q"), self._weight, self._product(f, "product"), self._product(q, "product_q"),
-            J[f, f], J[f, q], J[q, q], self._tiny, phi, out,
-        )  # fmt: skip
+        products = self._product(f, "product"), self._product(q, "product_q")
+        implicit = ImplicitPair(self._weight, *products, J[f, f], J[f, q], J[q, q])
+        kernel = pairs.slopes_pair_by_event if self._by_event else pairs.slopes_pair
+        psi_f, psi_q = self._seen(f), self._seen(q, "seen_q")
+        self.workers.run(kernel, self._bounds, self._observed, psi_f, psi_q, implicit, self._tiny, phi, out)
         return out.T
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -197,13 +204,11 @@ class Side(View):
         psi, dims = self._other_rows(), slice(at, at + tangent.shape[1])
         if psi[:, dims].shape != psi.shape:
             psi = np.ascontiguousarray(psi[:, dims])
-        self._run(
-            pairs.slopes_along, self._indices, self._a, self._b, self._scores, psi, tangent,
-            tiny(self.dtype), self._along(), g, h,
-        )  # fmt: skip
+        observed = self._observed
+        self.workers.run(pairs.slopes_along, self._bounds, observed, psi, tangent, tiny(self.dtype), self._along(), g, h)
         if np.any(self._weight):
             J, weight = self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
-            phi = self.own.parts(0, self.own.shape[1])
+            phi = self.own.range_vectors(0, self.own.shape[1])
 
             def implicit(start: int, stop: int) -> None:
                 t = tangent[start:stop].astype(np.float64)
@@ -223,7 +228,7 @@ class Side(View):
         for q, product in self._tracked.items():
             if np.ndim(product):
                 self.workers.run(pairs.add_scaled, self.workers.even(self.n_rows), self.gram[q, f], delta, product)
-        self._run_pairs(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
+        self._run_move(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         for dimension, delta in ((f, delta_f), (q, delta_q)):
@@ -234,13 +239,13 @@ class Side(View):
                 J, ranges = self.gram[p], self.workers.even(self.n_rows)
                 self.workers.run(pairs.add_both, ranges, J[f], delta_f, J[q], delta_q, product)
         kernel = pairs.move_pair_by_event if self._by_event else pairs.move_pair
-        self._run_pairs(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
+        self._run_move(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
         self.own.advance_along(at, tangent, delta, self.workers)
         self._tracked.clear()
         self.moved.update(range(at, at + tangent.shape[1]))
-        self._run(pairs.move_along, self._along(), delta, self._scores)
+        self.workers.run(pairs.move_along, self._bounds, self._indptr, self._along(), delta, self._scores)
 
     def _other_rows(self) -> np.ndarray:
         """All vectors of the other side, which do not change while this one is swept."""
@@ -251,35 +256,50 @@ class Side(View):
         """Keep ``(J phi)_f`` up to date from now on, for a dimension that is asked for again and again."""
         self._tracked[f] = self._product(f, f"tracked {f}")  # type: ignore[assignment]
 
-    def tangents(self) -> Tangents | None:
-        """Only where vectors are computed from the parameters when they are needed: they would not follow."""
-        if not isinstance(self.own, LazyVectors):
-            return None
-        self.own.forget()
+    def sweep_levels(self, block: LevelBlock, settings: StepSettings, implicit: np.ndarray | None = None) -> bool:
+        W, penalty = block.parameter.value, block.parameter.penalty
+        penalty = float(penalty) if np.ndim(penalty) == 0 else np.ravel(penalty)
+        if block.levels is None and block.partner == WITH_OTHER:
+            self._sweep_rows(W, penalty, settings)
+            return True
+        if settings.block_size != 1 or not isinstance(block.levels, Levels):
+            return False
+        own = self.own
+        if not isinstance(own, LazyVectors):  # vectors that are held would not follow
+            return False
+        table, codes, core = self._partner_table(block)
+        if block.partner == CORE and table is None:
+            return False
+        own.forget()
         self._tracked.clear()
-        return Tangents(self._observed, self._other_rows(), self.gram, self._weight)
+        partner = Partner(self._observed, self._other_rows(), self.gram, self._weight, table, codes, core)
+        return sweep_levels(partner, *block.levels.groups, implicit, penalty, settings.step_size, W, self.workers)
 
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
+    def _partner_table(self, block: LevelBlock) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+        """The vectors of the other modes, which of them each row has, and the core; a core of more modes is not contracted here."""
+        tables = [mode(self.workers) for mode in block.modes]
+        if not tables or (block.core is not None and len(tables) > 1):
+            return None, None, None
+        if len(tables) == 1:
+            return *tables[0], None if block.core is None else block.core()
+        return reduce(np.multiply, (table[codes] for table, codes in tables)), np.arange(self.n_rows), None
+
+    def _sweep_rows(self, W: np.ndarray, penalty: Values, settings: StepSettings) -> None:
+        """Coordinate descent on ``phi(c) = W[c]``, rows on their own."""
+        eta, block_size = settings.step_size, settings.block_size
         if block_size == 1:
             self._sweep = self._sweep or RowSweep(self._indptr, self.workers)
             self._sweep(self._observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
         else:
-            rest = (self._weight, penalty, eta, self._tiny, W)
-            self._run(
-                row_sweep.sweep_blocks, self._indices, self._a, self._b, self._scores, self.other.rows, self.gram, block_size, *rest
-            )  # fmt: skip
+            terms = (self._observed, self.other.rows, self._weight, self.gram, NewtonSettings(penalty, eta, self._tiny))
+            self.workers.run(row_sweep.sweep_blocks, self._bounds, *terms, block_size, W)
         self.own.become(W)
-        return True
 
     @property
     def _observed(self) -> Observed:
         return Observed(self._indptr, self._indices, self._a, self._b, self._scores)
 
-    def _run(self, kernel: Any, *args: Any) -> None:
-        self.workers.run(kernel, self._bounds, self._indptr, *args)
-
-    def _run_pairs(self, kernel: Any, *args: Any) -> None:
-        """A kernel that takes what :meth:`_seen` gives."""
+    def _run_move(self, kernel: Any, *args: Any) -> None:
         self.workers.run(kernel, self._bounds, self._indices if self._by_event else self._indptr, *args)
 
     def _seen(self, f: int, name: str = "seen") -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.runtime.numerics import Values
+from everypair.runtime.numerics import Values, pairwise_sum
 
 
 class Part(NamedTuple):
@@ -37,7 +37,16 @@ class Parameter:
         if np.ndim(self.penalty) == 0:
             rows = self.value if self.value.ndim == 2 else self.value.reshape(1, -1)
             return float(self.penalty * np.sum(np.einsum("rf,rf->r", rows, rows), dtype=np.float64))
-        return float(np.sum(self.penalty * np.square(self.value, dtype=np.float64)))
+        values = self.value.reshape(-1)  # parameters are contiguous
+        penalty = np.broadcast_to(self.penalty, self.value.shape)
+        width = max(1, values.size // max(1, len(self.value)))
+
+        def weighted_squares(start: int, stop: int) -> np.ndarray:
+            rows = slice(start // width, -(-stop // width))
+            weights = penalty[rows].reshape(-1)[start - rows.start * width : stop - rows.start * width]
+            return weights * np.square(values[start:stop], dtype=np.float64)
+
+        return pairwise_sum(weighted_squares, values.size)
 
     @property
     def by_row(self) -> np.ndarray:

@@ -77,7 +77,7 @@ class ICD(Generic[E]):
         vectors its sweep left, turned since: an epoch computes it anew before it uses it.
         """
         for side in SIDES:
-            if self.order == "dimension" or not self.towers[side].vectors_are_parameters:
+            if self.order == "dimension" or not self.towers[side].capabilities.free_rows:
                 self.engine.place(side)
                 if self.order == "dimension" or side == "item":
                     self.engine.update_gram(side)

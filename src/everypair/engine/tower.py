@@ -6,19 +6,51 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair.columns.table import Rows, rows_like
-from everypair.engine.binding import BindContext, Settings
+from everypair.engine.binding import BindContext, StepSettings
+from everypair.engine.blocks import Block
 from everypair.engine.contribution import Contribution
 from everypair.engine.dimensions import FACTOR
 from everypair.engine.parameter import Parameter
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import SERIAL, Workers
+
+
+class Capabilities(NamedTuple):
+    """What a bound tower can do beyond its four methods. Engines read it, and refuse what a tower cannot, naming it.
+
+    Attributes
+    ----------
+    by_dimension : bool
+        It can be swept dimension by dimension, in turn with the other side (``order="dimension"``).
+    rotations : tuple of (int, int)
+        Ranges of dimensions that an orthogonal matrix may turn, by :meth:`Tower.rotate`, if the other side turns along.
+    free_rows : bool
+        Its vectors are the parameters themselves, not a copy.
+    lazy : bool
+        It computes vectors of ranges of rows (:meth:`Tower.range_vectors`) and single dimensions (:meth:`Tower.dimensions`) at the
+        cost of just these, so that its vectors need not be held.
+    kept : tuple of int
+        Dimensions that are held all the same, since they take all others to compute; ``range_vectors`` leaves them out.
+    by_levels : bool
+        All its steps are on vectors of levels, a level at a time, and need no vectors of its rows.
+    all_combinations : bool
+        It stands for more rows than are listed: all combinations of levels.
+    """
+
+    by_dimension: bool = False
+    rotations: tuple[tuple[int, int], ...] = ()
+    free_rows: bool = False
+    lazy: bool = False
+    kept: tuple[int, ...] = ()
+    by_levels: bool = False
+    all_combinations: bool = False
 
 
 class Tower(ABC):
@@ -39,11 +71,8 @@ class Tower(ABC):
 
     # what a bound tower has
     rows: Rows
-    settings: Settings
+    settings: StepSettings
     parameters: dict[str, Parameter]
-    complete: bool = False  # stands for more rows than are listed
-    vectors_are_parameters: bool = False  # vectors() shows the parameters themselves, not a copy
-    moves_as_parameters: bool = False  # phi of a row with a level is that level's parameters plus what they do not change
 
     def bind(self, site: BindContext) -> Tower:
         """A copy of this tower with rows and parameters."""
@@ -72,13 +101,16 @@ class Tower(ABC):
         """The blocks of free parameters of a sweep, in order. An integer f is the block of dimension f."""
 
     @property
-    def by_dimension(self) -> bool:
-        """Whether it can be swept dimension by dimension, in turn with the other side (``order="dimension"``)."""
-        return all(isinstance(block, int) for block in self.blocks)
+    def capabilities(self) -> Capabilities:
+        return Capabilities(by_dimension=all(isinstance(block, int) for block in self.blocks))
 
     @abstractmethod
     def step(self, view: View, block: Any) -> None:
         """Lower the loss over one block of parameters."""
+
+    def describe_blocks(self) -> Sequence[Block] | None:
+        """The blocks of a sweep as data, for engines that step on them without this tower; None if only the tower knows them."""
+        return None
 
     def sweep(self, view: View) -> None:
         """Every block once: the loop over the side's parameters in Algorithm 1."""
@@ -108,33 +140,13 @@ class Tower(ABC):
         dims = self.evaluate(rows, workers).dims
         return lambda f: dims[f]
 
-    @property
-    def has_parts(self) -> bool:
-        """Whether it has :meth:`parts`, and computes a dimension without all others: then its vectors need not be held."""
-        return False
-
-    @property
-    def sweeps_rows(self) -> bool:
-        """Whether its steps are those of free vectors, a row at a time where the view can."""
-        return False
-
-    @property
-    def by_levels(self) -> bool:
-        """Whether all its steps are on vectors of levels, a level at a time, and need no vectors of its rows."""
-        return False
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """Dimensions that are kept, since they take all others to compute or are asked for with each of them; :meth:`parts`
-        leave them out."""
-        return ()
-
-    def parts(self, first: int, last: int) -> Part:
-        """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the parameters of now."""
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
+        """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the present parameters;
+        for a tower that is ``lazy``."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
     def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray | None:
-        """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are :attr:`kept`: where it costs no
+        """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are ``kept``: where it costs no
         more than a single dimension."""
         return None
 
@@ -161,11 +173,6 @@ class Tower(ABC):
     def norms(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         """The diagonal of :meth:`gram`."""
         return vectors.norms(weight, workers)
-
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        """Ranges of dimensions that an orthogonal matrix may turn, if the other tower turns along."""
-        return []
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         """Turn the parameters such that these dimensions of ``phi`` become ``phi Q``."""
@@ -207,6 +214,8 @@ class Tower(ABC):
 
     # for requests: rows that were not in the fit, and rows that are compared with each other
 
+    moves_as_parameters: bool = False  # phi of a row with a level is that level's parameters plus what they do not change
+
     @property
     def dimension_kinds(self) -> tuple[str, ...]:
         """FACTOR, BIAS or CONSTANT for each dimension of a bound tower, see :mod:`everypair.engine.dimensions`."""
@@ -238,13 +247,13 @@ def check_same_dims(name: str, towers: tuple[Tower, ...]) -> int:
     return dims[0]
 
 
-def common_turns(turns: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+def common_rotations(rotations: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[int, int], ...]:
     """The ranges that lie in a range of every list: what all of these towers can turn.
 
-    >>> common_turns([[(0, 4), (4, 8)], [(0, 8)]])
-    [(0, 4), (4, 8)]
+    >>> common_rotations([[(0, 4), (4, 8)], [(0, 8)]])
+    ((0, 4), (4, 8))
     """
-    common, *others = turns
+    common, *others = rotations
     for other in others:
         common = [(max(a, c), min(b, d)) for a, b in common for c, d in other if max(a, c) < min(b, d)]
-    return common
+    return tuple(common)

@@ -14,7 +14,7 @@ from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
-Part = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
+RangeVectors = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
 
 class Vectors:
@@ -54,7 +54,7 @@ class Vectors:
         """One dimension of all rows."""
         return self.dims[f]
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         """A function from a range of rows to their vectors, in dimensions ``first:last``."""
         if self._rows is not None:
             rows = self._rows
@@ -94,7 +94,7 @@ class Vectors:
 
         Only good until the next one.
         """
-        part, n, width = self.parts(first, last), self.shape[0], -(-(last - first) // LANES) * LANES
+        part, n, width = self.range_vectors(first, last), self.shape[0], -(-(last - first) // LANES) * LANES
         if self._panel is None or self._panel.shape != (n, width):
             self._panel = np.empty((n, width), part(0, 0).dtype)
         out = self._panel
@@ -139,7 +139,7 @@ class Vectors:
     def gram(self, weight: Values, workers: Workers) -> np.ndarray:
         """``sum_c weight_c phi(c) phi(c)'``: sums of ranges of rows in the precision of the vectors, added up in float64."""
         n, n_dims = self.shape
-        part = self.parts(0, n_dims)
+        part = self.range_vectors(0, n_dims)
         root = None if np.ndim(weight) == 0 else np.sqrt(weight)
 
         def some(start: int, stop: int) -> np.ndarray:
@@ -171,7 +171,7 @@ class Vectors:
     def _sum(self, term: Any, weight: Values, workers: Workers) -> np.ndarray:
         """Sum of ``term(x, w)`` over ranges of rows, x being their vectors (K x rows)."""
         n, n_dims = self.shape
-        part = self.parts(0, n_dims)
+        part = self.range_vectors(0, n_dims)
 
         def some(start: int, stop: int) -> np.ndarray:
             w = weight if np.ndim(weight) == 0 else weight[start:stop]  # type: ignore[index]

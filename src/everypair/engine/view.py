@@ -3,41 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 
+from everypair.engine.binding import StepSettings
+from everypair.engine.blocks import LevelBlock
 from everypair.engine.vectors import Vectors
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.runtime.numerics import Values
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.runtime.parallel import Workers
-
-
-class Observed(NamedTuple):
-    """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    a: Values
-    b: Values
-    scores: np.ndarray
-
-
-class Tangents(NamedTuple):
-    """How scores depend on the vectors of a view's rows: moving that of c by t moves the score of (c, i) by ``<t, D_c psi(i)>``.
-
-    ``observed`` are the pairs of the side, ``psi`` the other side's vectors, ``J`` its Gram and ``weight`` is alpha0 m_c. Without
-    a ``table`` D_c is the identity. With one, and ``v = table[codes[c]]``, it is the diagonal matrix of v, or, if there is a
-    ``core``, the matrix (own dimensions x those of psi) that is its product with v.
-    """
-
-    observed: Observed
-    psi: np.ndarray
-    J: np.ndarray
-    weight: Values
-    table: np.ndarray | None = None
-    codes: np.ndarray | None = None
-    core: np.ndarray | None = None
 
 
 class View(ABC):
@@ -76,8 +49,8 @@ class View(ABC):
         """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
-        """Half gradients and half curvatures for two dimensions, as the state that :mod:`everypair.kernels.pairs` describes;
-        ``phi`` is what the tower's own ``phi_f`` is now."""
+        """Half gradients and half curvatures for two dimensions, as the state of :mod:`everypair.kernels.machine_state`; ``phi`` is
+        what the tower's own ``phi_f`` is now."""
         state = np.zeros((self.n_rows, 8), self.dtype)
         g_f, h_ff = (x.copy() for x in self.slopes(f))
         g_q, h_qq = (x.copy() for x in self.slopes(q))
@@ -102,12 +75,12 @@ class View(ABC):
         explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
         raise NotImplementedError(f"{type(self).__name__} lists all its rows")
 
-    def tangents(self) -> Tangents | None:
-        """What a sweep over levels needs, which moves the scores itself; None if the view does not have it."""
-        return None
+    def sweep_levels(self, block: LevelBlock, settings: StepSettings, implicit: np.ndarray | None = None) -> bool:
+        """Coordinate descent on all vectors of a described table, level by level; scores follow.
 
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
-        """Coordinate descent on ``phi(c) = W[c]``, rows on their own; False if the view has no such short cut."""
+        ``implicit`` is the matrix M of the implicit part ``u' M u`` of a level where that is the same for all levels: they occur in
+        more rows than are listed. False, and nothing is done, if the view has no such short cut.
+        """
         return False
 
 

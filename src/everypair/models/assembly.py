@@ -12,7 +12,7 @@ from everypair.engine.binding import Initializer
 from everypair.engine.feedback import Feedback
 from everypair.engine.regularization import Regularization
 from everypair.runtime import validation as check
-from everypair.towers import BindContext, Constant, Embedding, Settings, Tower
+from everypair.towers import BindContext, Constant, Embedding, StepSettings, Tower
 
 
 class Plan(NamedTuple):
@@ -21,7 +21,7 @@ class Plan(NamedTuple):
     alpha0: float
     regularization: Regularization
     start: Initializer
-    settings: Settings
+    settings: StepSettings
 
 
 def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: Any, plan: Plan) -> dict[str, Tower]:

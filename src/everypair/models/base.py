@@ -14,6 +14,7 @@ from everypair.models.parameters import Parameters
 from everypair.ranking.rank import Lists, Scores, rank
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 
 
 class NotFittedError(ValueError, AttributeError):
@@ -29,7 +30,8 @@ class Model(Parameters, ABC):
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.endswith("_") and not name.startswith("_") and not self.is_fitted:
+        fitted_attribute = name == "state" or (name.endswith("_") and not name.startswith("_"))
+        if fitted_attribute and not self.is_fitted:
             raise self._not_fitted()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -87,8 +89,9 @@ class Model(Parameters, ABC):
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         n = check.integer("n", n, low=1)
         excluded = _excluded(exclude, context, (n_contexts, n_items))
-        with Workers(thread_count(getattr(self, "n_threads", None))) as workers:
-            return rank(self._scores(context), n, workers, excluded)
+        n_threads = thread_count(getattr(self, "n_threads", None))
+        with Workers(n_threads) as workers, Progress(len(context), "ranking", unit="row") as progress:
+            return rank(self._scores(context), n, workers, excluded, advance=progress.advance)
 
 
 def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> Lists | None:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from everypair.engine.feedback import Feedback, as_feedback
 from everypair.models.base import Model
-from everypair.ranking.rank import Plain, Scores
+from everypair.ranking.rank import DenseScores, Scores
 from everypair.runtime import validation as check
 
 LEVELS = 100  # of contexts of CoView for each context and item, at most: more would be raw ids, which want memory for each number
@@ -46,7 +46,7 @@ class Popularity(Model):
         return self.popularity_[item]
 
     def _scores(self, context: np.ndarray) -> Scores:
-        return Plain(lambda start, stop: np.tile(self.popularity_, (stop - start, 1)), len(context), len(self.popularity_))
+        return DenseScores(lambda start, stop: np.tile(self.popularity_, (stop - start, 1)), len(context), len(self.popularity_))
 
     def restore(self, popularity: np.ndarray, n_contexts: int) -> None:
         """Take over the counts of an earlier fit."""
@@ -111,7 +111,7 @@ class CoView(Model):
 
     def _scores(self, context: np.ndarray) -> Scores:
         previous = self.previous_[context]
-        return Plain(lambda start, stop: self.scores_after(previous[start:stop]), len(previous), self.counts_.shape[1])
+        return DenseScores(lambda start, stop: self.scores_after(previous[start:stop]), len(previous), self.counts_.shape[1])
 
     def scores_after(self, previous: np.ndarray) -> np.ndarray:
         """The scores of all items after each of these previous items (-1 for none)."""

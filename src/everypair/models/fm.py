@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from everypair.models.features_mixin import Featured
+from everypair.models.mixins import DataDefaults, FeatureModel
 from everypair.models.tower_model import documented
-from everypair.models.weights_mixin import Weighed
 from everypair.towers import Machine, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class FM(Weighed, Featured):
+class FM(DataDefaults, FeatureModel):
     """Factorization machine over the features of context and item together; K = factors + 2.
 
     ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the

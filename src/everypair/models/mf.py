@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
-from everypair.engine.solver import Epoch
-from everypair.models.tower_model import documented, fitting
-from everypair.models.weights_mixin import Weighed
+from everypair.models.fit_options import FitOptions, fitting
+from everypair.models.mixins import DataDefaults
+from everypair.models.tower_model import documented
 from everypair.towers import Embedding, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MF(Weighed):
+class MF(DataDefaults):
     """Matrix factorization: ``s(c, i) = <w_c, h_i>``; parameters W (contexts), H (items).
 
     Examples
@@ -31,23 +29,14 @@ class MF(Weighed):
     factors: int = 64
 
     @fitting
-    def fit(
-        self,
-        feedback: Any,
-        *,
-        start: Mapping[str, Any] | None = None,
-        fixed: Mapping[str, Any] | None = None,
-        callback: Callable[[Self, Epoch], Any] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int = 1,
-    ) -> Self:
+    def fit(self, feedback: Any, **options: Unpack[FitOptions]) -> Self:
         """Train from scratch, or from a checkpoint on.
 
         Parameters
         ----------
         feedback : Feedback or scipy sparse matrix
         """
-        return self._fit(feedback, None, None, start, fixed, callback, checkpoint, every)
+        return self._fit(feedback, None, None, **options)
 
     def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return Embedding(self.factors, name="W"), Embedding(self.factors, name="H")

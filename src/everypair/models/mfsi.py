@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair.models.features_mixin import Featured
+from everypair.models.mixins import DataDefaults, FeatureModel
 from everypair.models.tower_model import documented
-from everypair.models.weights_mixin import Weighed
 from everypair.towers import Embedding, Linear, Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class MFSI(Weighed, Featured):
+class MFSI(DataDefaults, FeatureModel):
     """MF with side information: ``s(c, i) = <x_c W, z_i H>``; parameters W, H with a row per feature.
 
     A side without features has a row per context (item), as in MF.

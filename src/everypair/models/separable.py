@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everypair.models.features_mixin import Featured
+from everypair.models.mixins import FeatureModel
 from everypair.models.tower_model import documented
 from everypair.towers import Tower
 
 
 @documented
 @dataclass(repr=False, eq=False)
-class Separable(Featured):
+class Separable(FeatureModel):
     """The inner product of two towers, ``s(c, i) = <phi(c), psi(i)>``: see :mod:`everypair.towers`.
 
     ``context`` and ``item`` are the towers of the two sides, with as many dimensions each, and parameters of their own. Parameters

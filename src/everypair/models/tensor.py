@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from everypair.columns.table import Levels, variable_letters
-from everypair.engine.solver import Epoch
-from everypair.models.tower_model import TowerModel, documented, fitting
+from everypair.models.fit_options import FitOptions, fitting
+from everypair.models.tower_model import TowerModel, documented
 from everypair.runtime import validation as check
 from everypair.towers import Core, Embedding, Product, Tower
 
@@ -21,18 +20,7 @@ class Tensor(TowerModel):
     """A model of contexts that are combinations of levels of several variables."""
 
     @fitting
-    def fit(
-        self,
-        feedback: Any,
-        contexts: Any,
-        *,
-        levels: Sequence[int] | None = None,
-        start: Mapping[str, Any] | None = None,
-        fixed: Mapping[str, Any] | None = None,
-        callback: Callable[[Self, Epoch], Any] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int = 1,
-    ) -> Self:
+    def fit(self, feedback: Any, contexts: Any, *, levels: Sequence[int] | None = None, **options: Unpack[FitOptions]) -> Self:
         """Train from scratch, or from a checkpoint on.
 
         Parameters
@@ -43,7 +31,7 @@ class Tensor(TowerModel):
         levels : sequence of int, optional
             Number of levels of each variable; by default, the largest in ``contexts`` plus one.
         """
-        return self._fit(feedback, _columns(contexts, levels), None, start, fixed, callback, checkpoint, every)
+        return self._fit(feedback, columns_of_variables(contexts, levels), None, **options)
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
         modes = self.state.towers["context"].rows.columns
@@ -114,7 +102,7 @@ class Tucker(Tensor):
         return tuple(check.integer(f"factors[{j}]", k, low=1) for j, k in enumerate(given))
 
 
-def _columns(contexts: Any, levels: Any) -> dict[str, Levels]:
+def columns_of_variables(contexts: Any, levels: Any) -> dict[str, Levels]:
     """The context variables by letter."""
     contexts = check_levels("contexts", contexts, None)
     if levels is not None and (np.ndim(levels) != 1 or isinstance(levels, str)):

@@ -26,28 +26,13 @@ from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
-from everypair.towers import Settings, Tower
+from everypair.towers import StepSettings, Tower
 
 S = TypeVar("S", bound="TowerModel")
-F = TypeVar("F", bound=Callable[..., Any])
 
 ORDERS = ("side", "dimension")
 FIELD_SOLVERS = ("block", "cd")
 PARAMETERS = "Parameters\n----------\n"
-OPTIONS = """\
-start, fixed : mappings of names to arrays, optional
-    Initial values of parameters; parameters to hold, which are then outside L2.
-callback : callable, optional
-    ``callback(model, epoch)`` after each epoch; returning a true value stops. One that remembers what it saw, and is to
-    go on with a checkpoint, has methods: ``state()`` gives what it knows, such that JSON can hold it, ``arrays()`` (if
-    it has any) arrays by name, and ``resume(model, state, arrays)`` takes them back, once, before the epochs that are left.
-checkpoint : path, optional
-    A folder, made if need be, for the state of the fit, which is written when an epoch and its callback are done. The same
-    call goes on from there, whatever ended the one before, to the same bits as a fit that nothing disturbed; it returns
-    at once if that had ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
-every : int
-    Write it after so many epochs, and after the last.
-"""
 AUTO = "auto"
 ALL_PAIRS_WEIGH = 10.0  # then, if those observed weigh one
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
@@ -142,11 +127,12 @@ class TowerModel(Model):
         feedback: Any,
         contexts: Any,
         items: Any,
-        start: Mapping[str, Any] | None,
-        fixed: Mapping[str, Any] | None,
-        callback: Callable[[Self, Epoch], Any] | None,
-        checkpoint: str | os.PathLike[str] | None,
-        every: int,
+        *,
+        start: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+        callback: Callable[[Self, Epoch], Any] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
     ) -> Self:
         """Check everything, build the towers, run the solver. A refused call changes nothing."""
         feedback = as_feedback(feedback)
@@ -260,7 +246,7 @@ class TowerModel(Model):
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
             start=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
-            settings=Settings(
+            settings=StepSettings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),
                 field_solver=check.choice("field_solver", self.field_solver, FIELD_SOLVERS),
@@ -269,8 +255,12 @@ class TowerModel(Model):
 
     def _check_order(self, towers: Mapping[str, Tower]) -> None:
         """Both sides dimension by dimension takes towers that step that way."""
-        if self.order == "dimension" and not all(tower.by_dimension for tower in towers.values()):
-            raise ValueError(f"order={self.order!r} is not defined for {type(self).__name__}; use order='side'.")
+        for side, tower in towers.items() if self.order == "dimension" else ():
+            if not tower.capabilities.by_dimension:
+                raise ValueError(
+                    f"order='dimension' is not defined for {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
+                    f"dimension by dimension. Use order='side'."
+                )
 
     @property
     def state(self) -> FitState:
@@ -350,10 +340,3 @@ def documented(cls: type[S]) -> type[S]:
     if cls.__doc__ and shared:  # neither is there under python -OO
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
     return cls
-
-
-def fitting(method: F) -> F:
-    """Add the options that all fits share to the docstring of one."""
-    if method.__doc__:  # not there under python -OO
-        method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n{OPTIONS}"
-    return method

@@ -1,1 +1,1 @@
-"""Folders that are written whole or not at all: their checksums, fingerprints of data, checkpoints of fits."""
+"""Models and checkpoints on disk: folders that are replaced atomically, and fingerprints of training data."""

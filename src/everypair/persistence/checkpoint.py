@@ -1,4 +1,4 @@
-"""The state of a fit on disk: enough to go on with the same bits, and to refuse another fit."""
+"""Checkpoints: the state of a fit on disk, from which the same fit resumes with the same bits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from everypair.persistence.folder import Folder
 from everypair.towers import Tower
 
 VERSION = 1
-FREE = ("epochs", "tol", "n_threads")  # settings that may change from one call to the next
+RESUMABLE = ("epochs", "tol", "n_threads")  # settings that may differ when a fit resumes
 
 
 class State(NamedTuple):
-    """What a fit has come to after an epoch.
+    """The state of a fit after an epoch.
 
-    ``stop_reason`` is "running" unless the fit ended there, with ``tol`` if that is why; ``callback`` and ``arrays`` are what the
-    callback's ``state()`` and ``arrays()`` gave.
+    ``stop_reason`` is "running" unless the fit ended there; ``tol`` is the tolerance it was run with. ``callback`` and ``arrays``
+    are the results of the callback's ``state()`` and ``arrays()``.
     """
 
     parameters: Mapping[str, np.ndarray]
@@ -35,33 +35,33 @@ class State(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
     def reason_to_stop(self, epochs: int, tol: float) -> str | None:
-        """Why a fit with these settings would not go on from here."""
+        """Why a fit with these settings would stop at this state; None if it would continue."""
         if self.stop_reason == "callback" or (self.stop_reason == "tol" and tol >= self.tol):
             return self.stop_reason
         return "epochs" if len(self.history) == epochs else None
 
 
 class Identity(NamedTuple):
-    """Which fit it is: facts, whose differences can be told, and fingerprints of arrays."""
+    """What identifies a fit: facts (settings, shown in messages where they differ) and fingerprints of arrays."""
 
     facts: dict[str, Any]
     fingerprints: dict[str, str]
 
     def differences(self, before: Identity) -> Iterator[str]:
-        """How this fit is another than the one before."""
+        """How this fit differs from the one of a checkpoint."""
         for name in {**before.facts, **self.facts}:
             was, now = before.facts.get(name), self.facts.get(name)
             if was != now:
                 yield f"{name} was {_shown(was)}, is {_shown(now)}"
         for name, digest in self.fingerprints.items():
             if before.fingerprints.get(name, digest) != digest:
-                yield f"{name} is not the one of the checkpoint"
+                yield f"{name} differs from that of the checkpoint"
 
 
 class Checkpoint:
-    """The folder in which a fit leaves its state after every few epochs.
+    """The folder to which a fit writes its state after every few epochs.
 
-    It is made, and tried, before anything is computed; :meth:`read` says which fit it is for.
+    The constructor creates it and checks that it can be written to; :meth:`read` sets the identity of the fit.
     """
 
     def __init__(self, path: Any, every: int) -> None:
@@ -71,7 +71,7 @@ class Checkpoint:
         self._folder.make()
 
     def read(self, identity: Identity, epochs: int) -> State | None:
-        """The state that this fit left, if there is one; another fit's is refused."""
+        """The stored state of this fit, or None. The state of another fit is refused."""
         self._identity = identity
         if not self._folder.exists:
             return None
@@ -80,34 +80,32 @@ class Checkpoint:
             return self._state(manifest, payloads, identity, epochs)
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             path = self._folder.path
-            raise ValueError(
-                f"{path} does not hold a checkpoint that can be used ({error!r}). Delete it to start afresh."
-            ) from error
+            raise ValueError(f"{path} holds a checkpoint that cannot be used ({error!r}). Delete it to start over.") from error
 
     def _state(self, manifest: Mapping[str, Any], payloads: Mapping[str, Any], identity: Identity, epochs: int) -> State:
         differences = list(identity.differences(Identity(manifest["facts"], manifest["fingerprints"])))
         if differences:
             raise ValueError(
-                f"the checkpoint in {self._folder.path} is of another fit: {'; '.join(differences)}. Fit with what it was made "
-                f"with, or choose another folder (or delete this one) to start afresh."
+                f"the checkpoint in {self._folder.path} is of another fit: {'; '.join(differences)}. Repeat the call with the "
+                f"same data and settings, or choose another folder (or delete this one) to start over."
             )
         history = [Epoch(*epoch) for epoch in manifest["history"]]
         if len(history) > epochs:
             raise ValueError(
-                f"the checkpoint in {self._folder.path} is of epoch {len(history)}, and epochs is {epochs}: give {len(history)} or "
-                f"more, or choose another folder (or delete this one) to start afresh."
+                f"the checkpoint in {self._folder.path} is of epoch {len(history)}, and epochs is {epochs}: set epochs to "
+                f"{len(history)} or more, or choose another folder (or delete this one) to start over."
             )
         stopped = manifest["stop_reason"], manifest["tol"]
         return State(payloads["parameters"], history, *stopped, manifest["callback"], payloads.get("callback", {}))
 
     def write(self, state: State) -> None:
-        """Leave a state, if it is due: after every few epochs, and after the last."""
+        """Store a state if it is due: after every few epochs, and at the end of the fit."""
         if state.stop_reason == "running" and len(state.history) % self._every:
             return
         try:
             json.dumps(state.callback)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"callback.state() must return what JSON can hold, got {state.callback!r}: {error}.") from error
+            raise TypeError(f"callback.state() must return JSON data, got {state.callback!r}: {error}.") from error
         manifest = {**self._identity._asdict(), **state._asdict()}
         payloads = {"parameters": manifest.pop("parameters"), "callback": manifest.pop("arrays")}
         self._folder.write(manifest, {name: arrays for name, arrays in payloads.items() if arrays})
@@ -120,8 +118,11 @@ def identity(
     towers: Mapping[str, Tower],
     given: Mapping[str, Mapping[str, Any] | None],
 ) -> Identity:
-    """Which fit it is. ``given`` are ``start`` and ``fixed``, which the parameters of the towers have taken on."""
-    facts = {"the model": model, **{name: _plain(value) for name, value in settings.items() if name not in FREE}}
+    """The identity of a fit. ``given`` are the arguments ``start`` and ``fixed``, whose values the towers' parameters have.
+
+    The facts' names are stored in manifests.
+    """
+    facts = {"the model": model, **{name: _plain(value) for name, value in settings.items() if name not in RESUMABLE}}
     fingerprints = of_feedback(feedback)
     parameters = {name: parameter for tower in towers.values() for name, parameter in tower.parameters.items()}
     for side, tower in towers.items():
@@ -134,7 +135,7 @@ def identity(
 
 
 def _plain(value: Any) -> Any:
-    """A setting as JSON has it; towers, and what they are made of, as text without the addresses of functions and objects."""
+    """A setting as JSON; other objects, such as towers, by their repr without memory addresses."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

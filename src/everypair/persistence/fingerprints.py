@@ -1,4 +1,4 @@
-"""Fingerprints of the data of a fit: equal for equal arrays, and short enough to keep."""
+"""Hashes of training data, stored with a checkpoint to recognise the data it was made with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everypair.engine.feedback import Feedback
 
 
 def fingerprint(parts: Iterable[Any]) -> str:
-    """The sha256 of arrays (with their types and shapes), numbers and texts, in their order."""
+    """The sha256 of arrays (with their types and shapes), numbers and strings, in order."""
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -25,7 +25,7 @@ def fingerprint(parts: Iterable[Any]) -> str:
 
 
 def of_feedback(feedback: Feedback) -> dict[str, str]:
-    """Fingerprints of what feedback is made of, by what messages call it."""
+    """Fingerprints of the arrays of feedback. The keys appear in messages and in stored manifests."""
     pairs = (feedback.shape, *feedback.by_context[:2], feedback.context_count, feedback.item_count)
     return {
         "the list of pairs of feedback": fingerprint(pairs),
@@ -37,5 +37,5 @@ def of_feedback(feedback: Feedback) -> dict[str, str]:
 
 
 def of_columns(argument: str, rows: Rows) -> dict[str, str]:
-    """A fingerprint of each column of ``contexts`` or ``items``, by what messages call it."""
+    """Fingerprints of the columns of ``contexts`` or ``items``. The keys appear in messages and in stored manifests."""
     return {f"the column {name!r} of {argument}": fingerprint(content_of(column)) for name, column in rows.columns.items()}

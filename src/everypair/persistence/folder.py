@@ -1,4 +1,4 @@
-"""Folders that hold one thing, a manifest and the files it names: replaced all at once, believed as far as they are checked."""
+"""Folders of a manifest and checksummed payload files, replaced atomically and verified when they are opened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from everypair.runtime.atomic_files import told, writing
+from everypair.runtime.atomic_files import described_errors, writing
 
 try:
     import fcntl
@@ -23,10 +23,10 @@ except ImportError:  # not on this platform
     fcntl = None
 
 MANIFEST = "manifest.json"
-RECOMMENDER = ("recommender", 1)  # the kind and version of saved recommenders
+RECOMMENDER = ("recommender", 1)  # kind and format version of saved recommenders
 ARRAYS, BYTES = ".safetensors", ".bin"
 PAYLOAD = r"everypair-[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
-OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # nobody else names files so
+OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # files that may be deleted
 DTYPES = {"F64": "<f8", "I64": "<i8", "U64": "<u8", "F32": "<f4", "I32": "<i4", "BOOL": "|b1", "U8": "|u1"}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
@@ -34,61 +34,61 @@ Payload = bytes | Mapping[str, np.ndarray]
 
 
 class Contents(NamedTuple):
-    """What a folder holds: the manifest as it was given, and the payloads by name, bytes or arrays."""
+    """The content of a folder: the manifest, and each payload by name as bytes or arrays."""
 
     manifest: dict[str, Any]
     payloads: dict[str, Any]
 
 
 class Folder:
-    """A manifest and the files it names, replaced all at once: a crash leaves the old ones or the new ones.
+    """A manifest and its payload files, replaced atomically: after a crash, the folder holds the old ones or the new ones.
 
-    A payload is bytes, or arrays by name (safetensors), and lies in a file named after its sha256. The manifest is JSON: what the
-    caller says, and under "files" the file, size and checksum of each payload. Replacing it makes new payloads current; then the
-    old ones are removed. Who has them open, or mapped into memory, keeps them.
+    A payload is bytes, or arrays by name (safetensors), in a file named after its sha256. The manifest is JSON: the caller's
+    entries, and under "files" the file name, size and checksum of each payload. Replacing the manifest makes new payloads current;
+    then the old files are removed. Processes that have them open or mapped keep them.
 
     Parameters
     ----------
     path : path
     kind : str
-        What the folder holds; another kind is refused.
+        What the folder holds, such as "checkpoint"; a folder of another kind is refused.
     version : int
-        Of the format; a newer one is refused.
+        Version of the format; a newer one is refused.
     """
 
     def __init__(self, path: str | os.PathLike[str], kind: str, version: int) -> None:
         self.path, self.kind, self.version = Path(path), kind, version
 
     def make(self) -> None:
-        """The folder itself, if need be; an error if nothing can be written to it."""
+        """Create the folder if it does not exist, and check that it can be written to."""
         if self.path.exists() and not self.path.is_dir():
-            raise NotADirectoryError(f"{self.path} is a file, and a folder is needed. Choose another place.")
-        with told(self.path):
+            raise NotADirectoryError(f"{self.path} is a file, and a folder is needed. Choose another path.")
+        with described_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=self.path) as file:
                 file.write(b"?")
 
     def write(self, manifest: Mapping[str, Any], payloads: Mapping[str, Payload]) -> None:
-        """Put these in place of what there is."""
+        """Replace the content of the folder."""
         self.make()
-        with self._alone():
-            self._refuse_others()
+        with self._locked():
+            self._refuse_other_kinds()
             try:
                 files = {name: self._store(name, payload) for name, payload in payloads.items()}
                 whole = {"kind": self.kind, "version": self.version, **manifest, "files": files}
-                whole = json.loads(json.dumps(whole))  # keys that are numbers become text
+                whole = json.loads(json.dumps(whole))  # as read back: integer keys become strings
                 with writing(self.path / MANIFEST) as temporary:
                     temporary.write_text(json.dumps({**whole, "sha256": checksum(whole)}, indent=1) + "\n", "utf-8")
             finally:
                 self._tidy()
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One writer at a time: another's files are not in any manifest yet, and would be removed."""
+    def _locked(self) -> Iterator[None]:
+        """Exclude other writers: their new files are in no manifest yet, and ``_tidy`` would remove them."""
         if fcntl is None:
             yield
             return
-        with told(self.path):
+        with described_errors(self.path):
             handle = os.open(self.path, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -109,8 +109,8 @@ class Folder:
                 size += memoryview(part).nbytes
         return {"file": _payload_name(name, suffix, digest), "bytes": size, "sha256": digest.hexdigest()}
 
-    def _refuse_others(self) -> None:
-        """An error if the folder holds something else, which would be overwritten."""
+    def _refuse_other_kinds(self) -> None:
+        """Raise if the folder holds a manifest of another kind, which would be overwritten."""
         if not self.exists:
             return
         manifest, kind = self.path / MANIFEST, None
@@ -118,11 +118,11 @@ class Folder:
             kind = json.loads(manifest.read_bytes()).get("kind")
         if kind != self.kind:
             raise FileExistsError(
-                f"{manifest} is not of a {self.kind}, and would be overwritten. Choose another folder, or delete it."
+                f"{manifest} is not the manifest of a {self.kind}, and would be overwritten. Choose another folder, or delete it."
             )
 
     def _tidy(self) -> None:
-        """Remove what the manifest does not name: payloads of before, and what a crash left half written."""
+        """Remove files that the manifest does not name: earlier payloads, and temporary files that a crash left."""
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             kept = set()
             if self.exists:
@@ -133,31 +133,31 @@ class Folder:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything in it that is of this library."""
+        """Whether the folder has a manifest."""
         return (self.path / MANIFEST).exists()
 
     def open(self, mapped: tuple[str, ...] = (), verify: bool = True) -> Contents:
-        """What there is, checked.
+        """Read the content and verify it.
 
         Parameters
         ----------
         mapped : names of payloads
-            Arrays to be mapped into memory, and not to be read yet.
+            Payloads whose arrays are mapped into memory instead of read.
         verify : bool
-            Compare those, too, with their checksums. All others always are.
+            Whether to verify the checksums of the mapped payloads. All others are always verified.
         """
         manifest = self.manifest()
-        for again in (True, False):
+        for retry in (True, False):
             try:
                 return Contents(manifest, {name: self._payload(name, entry, mapped, verify) for name, entry in _files(manifest)})
             except FileNotFoundError as error:
                 manifest, before = self.manifest(), manifest
-                if not again or manifest == before:  # it was not replaced in between
+                if not retry or manifest == before:  # not replaced by another process in between
                     raise self.refused(Path(str(error)), "missing, and the manifest names it") from None
         raise AssertionError
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest alone."""
+        """Read the manifest alone and verify it."""
         path = self.path / MANIFEST
         if not self.path.exists():
             raise FileNotFoundError(f"there is no folder {self.path}.")
@@ -172,18 +172,18 @@ class Folder:
             raise self.refused(path, f"not the manifest of a {self.kind}" + (f", but of a {kind}" if kind else ""))
         version = manifest.get("version")
         if type(version) is not int or version < 1:
-            raise self.refused(path, f"damaged: its format cannot be {version!r}")
+            raise self.refused(path, f"damaged: its format version cannot be {version!r}")
         if version > self.version:
             raise ValueError(
-                f"{path} has format {version}, and this version of everypair reads {self.version} and older ones: use the version "
+                f"{path} has format {version}, and this version of everypair reads formats up to {self.version}: use the version "
                 f"that wrote it, or a later one."
             )
         try:
-            right = manifest.pop("sha256", None) == checksum(manifest)
+            intact = manifest.pop("sha256", None) == checksum(manifest)
         except RecursionError:
-            right = False
-        if not right:
-            raise self.refused(path, "damaged: its checksum does not fit its text")
+            intact = False
+        if not intact:
+            raise self.refused(path, "damaged: its checksum does not match its content")
         return manifest
 
     def _payload(self, name: str, entry: Any, mapped: tuple[str, ...], verify: bool) -> Any:
@@ -193,19 +193,19 @@ class Folder:
         try:
             arrays = _mapped(path)
         except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-            raise self.refused(path, f"not made of arrays: {error}") from error
+            raise self.refused(path, f"not a file of arrays: {error}") from error
         return arrays if name in mapped else {key: np.array(array) for key, array in arrays.items()}
 
     def checked(self, entry: Any, verify: bool) -> Path:
-        """The file of a payload, if it is there and of its size, and if asked for, of its checksum."""
+        """The path of a payload, checked to exist with the right size and, with ``verify``, the right checksum."""
         try:
             file, size, sha256 = entry["file"], int(entry["bytes"]), str(entry["sha256"])
             named = re.fullmatch(PAYLOAD, file) is not None
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise self.refused(self.path / MANIFEST, "damaged: it does not say which files belong to it") from error
+            raise self.refused(self.path / MANIFEST, "damaged: its list of files is incomplete") from error
         path = self.path / file
         if not named:
-            raise self.refused(self.path / MANIFEST, f"damaged: it names {file!r}, which is not one of its files")
+            raise self.refused(self.path / MANIFEST, f"damaged: it names {file!r}, which is not the name of a payload")
         if not path.is_file():
             raise FileNotFoundError(path)
         if path.stat().st_size != size:
@@ -213,11 +213,12 @@ class Folder:
         if verify:
             with path.open("rb") as content:
                 if hashlib.file_digest(content, "sha256").hexdigest() != sha256:
-                    raise self.refused(path, "damaged: its checksum is not that of the manifest")
+                    raise self.refused(path, "damaged: its checksum does not match the manifest")
         return path
 
     def refused(self, path: Path, why: str) -> ValueError:
-        return ValueError(f"{path} is {why}. Bring back a copy of the {self.kind}, or delete {self.path}.")
+        """The error of a folder that cannot be used."""
+        return ValueError(f"{path} is {why}. Restore the {self.kind} from a backup, or delete {self.path}.")
 
 
 def _payload_name(name: str, suffix: str, digest: Any) -> str:
@@ -230,13 +231,11 @@ def _files(manifest: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
-    """A file of the safetensors format, part by part: arrays are not copied into one. Wide numbers first: all are aligned."""
+    """The bytes of a safetensors file, array by array, without a copy of all. Wider types come first, so that all are aligned."""
     plain = {name: np.asarray(array, np.asarray(array).dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
     for name, array in plain.items():
         if array.dtype not in NAMES:
-            raise TypeError(
-                f"{name!r} is an array of {array.dtype}, which a file cannot hold: {', '.join(map(str, NAMES))} can be."
-            )
+            raise TypeError(f"{name!r} has dtype {array.dtype}, which cannot be stored. Use one of {', '.join(map(str, NAMES))}.")
     ordered = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
     header, at = {}, 0
     for name in ordered:
@@ -252,7 +251,7 @@ def _safetensors(arrays: Mapping[str, np.ndarray]) -> Iterator[Any]:
 
 
 def _mapped(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file, read when they are used. What its header says is checked against the file first."""
+    """The arrays of a file, mapped into memory, after its header was checked against the file."""
     with safe_open(path, "np") as file:
         names = set(file.keys())
     with path.open("rb") as content:
@@ -260,7 +259,7 @@ def _mapped(path: Path) -> dict[str, np.ndarray]:
         header = json.loads(content.read(length))
     header.pop("__metadata__", None)
     if set(header) != names:
-        raise ValueError("its header names other arrays than it has")
+        raise ValueError("its header does not match its arrays")
     whole = np.memmap(path, np.uint8, "r")
     arrays = {}
     for name, entry in header.items():
@@ -271,5 +270,5 @@ def _mapped(path: Path) -> dict[str, np.ndarray]:
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """Of all that a folder holds, since a manifest has the checksums of its files."""
+    """The checksum of a whole folder: its manifest holds the checksums of its files."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

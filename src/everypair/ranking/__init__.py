@@ -1,1 +1,1 @@
-"""The best n items of many rows."""
+"""Exact top-n ranking of items for many rows."""

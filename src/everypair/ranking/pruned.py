@@ -1,7 +1,7 @@
-"""The best items of many rows by inner products, some rows and some items at a time, without the items that cannot be among them.
+"""Pruned top-n search by inner products, in tiles of rows and items.
 
-Items come in the order of falling norms: the bound on what counts in a row rises early, and as ``|<phi, psi>| <= |phi| |psi|``
-a row is done when the norms have fallen far enough. What is found is the same as without any of it.
+Items are visited by falling norm. Since ``|<phi, psi>| <= |phi| |psi|``, a row is finished once the norms of the remaining items
+are too small to reach its n-th best score. The result is the same as that of a search through all items.
 """
 
 from __future__ import annotations
@@ -13,35 +13,34 @@ import numpy as np
 from everypair.kernels import topn_tiles
 from everypair.kernels.masks import BITS
 
-ROWS = 1_024  # of a tile, at most: with as many items as below, it stays in the cache
-ITEMS = 512
-FEW_ROWS = 128  # a tile with fewer rows is not worth its while
-LENGTH = 8  # of a row's list of candidates, for each item asked for
-ENOUGH = 2  # times n in a list: it is cut when a tile is done
-CANDIDATES_AT_ONCE = 2_000_000  # that a thread holds
-ROUNDING = 1 + 1e-6  # norms are rounded, too
+ROWS, ITEMS = 1_024, 512  # most rows and items of a tile: it fits in the cache
+FEW_ROWS = 128  # with fewer rows, a tile is slower than all scores at once
+LENGTH = 8  # length of a row's list of candidates, as a multiple of n
+ENOUGH = 2  # multiple of n from which a list is cut after a tile
+CANDIDATES_AT_ONCE = 2_000_000  # most candidates that a thread holds
+ROUNDING = 1 + 1e-6  # factor on norms, which are rounded
 
 
 def rows_at_once(n_rows: int, n_items: int, n: int, n_threads: int) -> int:
-    """How many rows to search for together; 0 if tiles do not pay."""
+    """The number of rows of a tile; 0 where tiles would be slower."""
     rows = min(ROWS, CANDIDATES_AT_ONCE // list_length(n), -(-n_rows // n_threads))
     return rows if rows >= FEW_ROWS and n_items < 2**31 else 0
 
 
 def list_length(n: int) -> int:
-    """Of a row's candidates: a multiple of the runs in which they are looked at."""
+    """The length of a row's list of candidates: a multiple of the ``BITS`` entries that kernels scan at a time."""
     return -(-LENGTH * n // BITS) * BITS + BITS
 
 
-class Tiles:
-    """A search for the n best items of many rows.
+class TiledSearch:
+    """The n best items of many rows, searched tile by tile.
 
     Parameters
     ----------
-    phi, psi : arrays of one type
+    phi, psi : arrays of the same dtype
         Vectors of rows and of items.
     order, norms : arrays
-        Items by falling norm, those that may be ranked; their norms.
+        The items that may be ranked, by falling norm; their norms.
     n : int
     """
 
@@ -49,40 +48,38 @@ class Tiles:
         self.phi, self.psi, self.n = phi, psi, n
         self.order, self.norms = order.astype(np.int32), norms * ROUNDING
         self._length = list_length(n)
-        self._place = np.full(len(psi) + 1, -1)  # -1, which is no item, has none
+        self._place = np.full(len(psi) + 1, -1)  # the last entry is that of item -1, which pads lists
         self._place[order] = np.arange(len(order))
 
     def best(self, start: int, stop: int, slack: np.ndarray, exclude: Any, ids: np.ndarray, best: np.ndarray) -> None:
-        """The best of a range of rows; ``exclude`` are the lists of items that each leaves out."""
+        """Write the best items of a range of rows, and their scores, to ``ids`` and ``best``; ``exclude``: lists of those rows."""
         phi, order = self.phi[start:stop], self.order
         (n_rows, k), dtype = phi.shape, phi.dtype
         norms = np.sqrt(np.einsum("rf,rf->r", phi, phi, dtype=np.float64))
-        values, items = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
-        sizes, least = np.zeros(n_rows, np.int64), np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        least = np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        lists = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
+        candidates = topn_tiles.Candidates(*lists, np.zeros(n_rows, np.int64), least)
         out, left_out = self._places(exclude, n_rows)
-        begin, end = out[:-1].copy(), out[1:]
+        excluded = topn_tiles.Excluded(out[:-1].copy(), out[1:], left_out)
+        query = topn_tiles.Query(phi, self.psi, slack, self.n)
         active, vectors = np.arange(n_rows), phi.copy()
-        products, some = np.empty(n_rows * ITEMS, dtype), np.empty((ITEMS, k), dtype)
+        products, item_vectors = np.empty(n_rows * ITEMS, dtype), np.empty((ITEMS, k), dtype)
         for first in range(0, len(order), ITEMS):
             now = order[first : first + ITEMS]
-            np.take(self.psi, now, axis=0, out=some[: len(now)], mode="clip")  # without a copy in between
+            np.take(self.psi, now, axis=0, out=item_vectors[: len(now)], mode="clip")  # "clip" avoids a buffer
             tile = products[: len(active) * len(now)].reshape(len(active), len(now))
-            np.matmul(vectors[: len(active)], some[: len(now)].T, out=tile)
-            topn_tiles.search(
-                tile, active, now, first, begin, end, left_out, self.n, slack, phi, self.psi, least, values, items, sizes
-            )  # fmt: skip
+            np.matmul(vectors[: len(active)], item_vectors[: len(now)].T, out=tile)
+            topn_tiles.search(tile, active, now, first, excluded, query, candidates)
             if first + ITEMS < len(order):
                 largest = self.norms[first + ITEMS]
-                kept = topn_tiles.still_open(
-                    active, vectors, norms, largest, ENOUGH * self.n, slack, least, values, items, sizes, self.n
-                )  # fmt: skip
+                kept = topn_tiles.still_open(active, vectors, norms, largest, ENOUGH * self.n, query, candidates)
                 active = active[:kept]
                 if not kept:
                     break
-        topn_tiles.finish(values, items, sizes, slack, phi, self.psi, ids, best)
+        topn_tiles.finish(candidates, query, ids, best)
 
     def _places(self, exclude: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in the order the items of lists are, rising in each row; and where in that each row begins."""
+        """Bounds of rows, and the positions in ``order`` of each row's excluded items, rising."""
         if exclude is None:
             return np.zeros(n_rows + 1, np.int64), np.empty(0, np.int64)
         row, items = exclude.entries()

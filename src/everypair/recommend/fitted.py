@@ -27,6 +27,7 @@ from everypair.recommend.results import RankedLists
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
+from everypair.runtime.progress import Progress
 
 FALLBACKS = ("error", "popular")
 USER, ITEM = "user", "item"
@@ -153,9 +154,9 @@ class FittedState:
                 )
         seen = Lists(contexts.begin, contexts.end, contexts.items) if exclude_seen else None
         scores, known = self.scores(contexts)
-        with Workers(thread_count(n_threads)) as workers:
+        with Workers(thread_count(n_threads)) as workers, Progress(len(contexts), "ranking", unit="row") as progress:
             if known is None or known.all():
-                return rank(scores, n, workers, seen, candidates, allowed)
+                return rank(scores, n, workers, seen, candidates, allowed, progress.advance)
             if refuse is not None:
                 refuse(known)
             codes, best = np.full((len(contexts), n), -1), np.full((len(contexts), n), -np.inf, scores.dtype)
@@ -166,7 +167,7 @@ class FittedState:
                 assert isinstance(scores, Products)  # other scores know every context
                 chosen = scores.take(rows) if which is known else popularity_scores(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
-                codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed)
+                codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed, progress.advance)
             return codes, best
 
     def recommend(self, users: Any = None, n: int = 10, *, requests: Any = None, unknown: str = "ignore", **options: Any) -> Any:

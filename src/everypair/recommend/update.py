@@ -15,7 +15,7 @@ import numpy as np
 
 from everypair.columns.table import Levels, rows_like, take_rows
 from everypair.data import Dataset
-from everypair.data.extend import Changed, extended
+from everypair.data.extend import Changed
 from everypair.recommend.adapters.vectors import VectorAdapter
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
@@ -33,7 +33,7 @@ USER = "user"  # the field of UserId
 def with_events(state: FittedState, interactions: Any, users: Any = None, items: Any = None) -> FittedState:
     """See :meth:`everypair.Recommender.update`."""
     _check_trained(state)
-    return _update(state, *extended(state.dataset, interactions, users, items))
+    return _update(state, *state.dataset.extended_with_changes(interactions, users, items))
 
 
 def with_items(state: FittedState, items: Any) -> FittedState:
@@ -45,7 +45,7 @@ def with_items(state: FittedState, items: Any) -> FittedState:
             f"{type(state.adapter.model).__name__} with item={list(recipes)} knows items by their events, and new ones have none. "
             f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
         )
-    return _extend(state, extended(state.dataset, items=items)[0])
+    return _extend(state, state.dataset.extended(items=items))
 
 
 def _check_trained(state: FittedState) -> None:
@@ -74,7 +74,7 @@ def _update(state: FittedState, dataset: Dataset, changed: Changed) -> FittedSta
     """The state with the events of ``dataset``, some of which are new: those of the ``changed`` users and items."""
     if state.adapter.refits_on_update:
         return _refitted(state, dataset)
-    if state.vectors.towers["context"].complete:
+    if state.vectors.towers["context"].capabilities.all_combinations:
         raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
     known = state.dataset.users.codes(dataset.users.take(changed.users))
     removed, fewer = _gram_of(state, known[known >= 0])

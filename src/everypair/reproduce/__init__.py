@@ -1,1 +1,1 @@
-"""The paper's experiments (Section 6), and their report."""
+"""The paper's experiments (Section 6) and their report, for ``everypair reproduce``."""

@@ -1,4 +1,4 @@
-"""What experiments share: rounding, interrupts, and what figures were measured on."""
+"""Helpers of the experiments: rounding, interrupts, and the environment of a measurement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from everypair.runtime.parallel import thread_count
 
 
 def rounded(value: float) -> str:
-    """With two digits that count: more would say more than is known."""
+    """A value with two significant digits, the precision of the measurements."""
     return f"{value:.2g}" if value < 100 else f"{float(f'{value:.2g}'):,.0f}"
 
 
 def stop_if_interrupted(recommender: Recommender) -> None:
-    """A fit that is interrupted leaves a model; an experiment ends."""
+    """Raise KeyboardInterrupt if the fit was interrupted: it returns normally, but an experiment should end."""
     if getattr(recommender.model, "stop_reason_", None) == "interrupt":
         raise KeyboardInterrupt
 
 
 def environment() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Versions and machine, stored with the results."""
     import numba
     import scipy
 

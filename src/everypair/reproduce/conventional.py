@@ -1,4 +1,4 @@
-"""Conventional coordinate descent for a factorization machine, over every pair: what iCD is compared with (Section 6.3)."""
+"""Conventional coordinate descent for a factorization machine, over every pair, to compare iCD with (Section 6.3)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from everypair.kernels.jit import leaf
 
 @leaf
 def derivative(x, own, w, pairwise):
-    """How far a weight moves the scores of a row: ``base + slope * other`` for each entry of the other side."""
+    """The derivative of a row's scores by a weight, as (base, slope): ``base + slope * other`` for each entry of the other side."""
     return (x * (own - x * w), x) if pairwise else (x, 0.0 * x)
 
 
 @leaf
 def sweep(indptr, rows, values, penalty, w, own, other, pairwise, scores, weight, target):
-    """Exact steps on the weights of one side's features in one dimension, one after the other; returns the pairs visited.
+    """Exact steps on the weights of one side's features in one dimension, one after another; returns the number of pairs visited.
 
-    A weight moves the score of every pair of its rows by ``x (own - x w + other)`` if ``pairwise``, else by ``x``. ``scores``,
-    ``weight`` (alpha, or alpha0) and ``target`` (alpha y) have a row per row of this side and an entry per row of the other;
-    ``own`` and ``other`` are both sides' entries of the dimension.
+    The derivative of the score of a pair by a weight of its row is ``x (own - x w + other)`` if ``pairwise``, else ``x``.
+    ``scores``, ``weight`` (alpha, or alpha0) and ``target`` (alpha y) have a row per row of this side and an entry per row of the
+    other; ``own`` and ``other`` are both sides' entries of the dimension.
     """
     n = scores.shape[1]
     visited = 0

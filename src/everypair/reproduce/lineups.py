@@ -1,4 +1,4 @@
-"""Who competes in which scenario (Section 6.2 of the paper)."""
+"""The scenarios of the paper (Section 6.2): a split, and the models that are compared on it."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from everypair.models.base import Model
 from everypair.recommend.recipes import Attributes, History, Previous, Recipe, UserId
 from everypair.recommender import Recommender
 
-# Ranges in which settings are looked for (see everypair.tuning.search); L2 grows with the weight of a feature (exponent 1).
+# Ranges that are searched (see everypair.tuning.search); L2 grows with the weight of a feature (exponent 1).
 SPACE = {"unobserved_weight": (0.002, 0.3), "shrinkage": (0.005, 0.2)}
 
 
-class Contender(NamedTuple):
-    """A model by the paper's name, and what it is told of a context."""
+class LineupEntry(NamedTuple):
+    """A model by the paper's name, and the recipes of its contexts."""
 
     name: str
-    letters: str  # A, P, H, U as in the paper's figures
+    letters: str  # recipes, joined by +: A, P, H, U as in the paper's figures
     tuned: bool
 
     def recipes(self, attributes: Sequence[str]) -> list[Recipe]:
-        known: dict[str, Recipe] = {"A": Attributes(*attributes), "P": Previous(), "H": History(decay=1.0), "U": UserId()}
-        return [known[letter] for letter in self.letters.split("+")]
+        by_letter: dict[str, Recipe] = {"A": Attributes(*attributes), "P": Previous(), "H": History(decay=1.0), "U": UserId()}
+        return [by_letter[letter] for letter in self.letters.split("+")]
 
     def make(self, attributes: Sequence[str], factors: int, epochs: int, **settings: float) -> Recommender:
-        """A recommender that is not fitted yet."""
+        """A recommender, not fitted."""
         tower = {"epochs": epochs, "regularization_exponent": 1.0, "popularity_exponent": 0.0, **settings}
         models: dict[str, Model] = {"Popularity": Popularity(), "Coview": CoView()}
         model = models.get(self.name) or (MF if self.name == "iCD-MF" else FM)(factors, **tower)
         return Recommender(model, context=self.recipes(attributes))
 
 
-def fm(letters: str) -> Contender:
-    return Contender(f"iCD-FM {letters}", letters, tuned=True)
+def fm(letters: str) -> LineupEntry:
+    return LineupEntry(f"iCD-FM {letters}", letters, tuned=True)
 
 
-POPULARITY, COVIEW = Contender("Popularity", "U", tuned=False), Contender("Coview", "P", tuned=False)
-MATRIX = Contender("iCD-MF", "U", tuned=True)
-# Nothing of a user who was held out whole is known to MF, whatever its settings: they are not tuned.
+POPULARITY, COVIEW = LineupEntry("Popularity", "U", tuned=False), LineupEntry("Coview", "P", tuned=False)
+MATRIX = LineupEntry("iCD-MF", "U", tuned=True)
+# MF knows nothing about a new user, whatever its settings: they need no tuning.
 UNTUNED = MATRIX._replace(tuned=False)
 
 
 class Scenario(NamedTuple):
-    """A way to split, and the line-up."""
+    """A split, and the models that are compared on it. Name, title and question are stored in results.json."""
 
     name: str
     title: str
     question: str
     splitter: Splitter
-    lineup: tuple[Contender, ...]
+    lineup: tuple[LineupEntry, ...]
 
 
 def scenarios(sample: int, seed: int) -> list[Scenario]:
-    """The three of the paper; at most ``sample`` events are evaluated in the third."""
+    """The three scenarios of the paper; the third evaluates at most ``sample`` events."""
     common = (POPULARITY, COVIEW)
     return [
         Scenario(

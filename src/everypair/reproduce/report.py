@@ -1,4 +1,4 @@
-"""The results of the experiments as tables in the terminal and as a page."""
+"""The results of the experiments as tables for the terminal and as an HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = {"recall@100": "Recall@100", "ndcg@100": "NDCG@100"}
 
 
 def terminal(results: dict[str, Any]) -> str:
-    """All of it as text."""
+    """The results as text."""
     parts = [_data_line(results)]
     for scenario in results["scenarios"]:
         parts.append(f"\n{scenario['title']}. {scenario['question']}")
@@ -34,9 +34,9 @@ def terminal(results: dict[str, Any]) -> str:
 
 
 def page(results: dict[str, Any]) -> str:
-    """A page that needs nothing but itself."""
+    """The results as a self-contained HTML page."""
     data, scale, env = results["data"], results["scale"], results["environment"]
-    style = files("everypair.experiments").joinpath("report.css").read_text("utf-8")
+    style = files("everypair.reproduce").joinpath("report.css").read_text("utf-8")
     body = [
         "<h1>Learning from every pair: the experiments of iCD</h1>",
         f"<p>{escape(_data_line(results))}</p>",
@@ -61,8 +61,8 @@ def page(results: dict[str, Any]) -> str:
     body += [
         "<h2>How it was measured</h2>",
         "<ul>",
-        "<li>All items are ranked, except those the user has seen; equal scores by item order. Recall@100 is the share of relevant "
-        "items among the best 100, NDCG@100 weighs them by 1/log<sub>2</sub>(rank + 1), relative to the best order.</li>",
+        "<li>All items are ranked, except those the user has seen; ties by item order. Recall@100 is the share of relevant "
+        "items among the best 100; NDCG@100 weighs them by 1/log<sub>2</sub>(rank + 1), relative to the best order.</li>",
         f"<li>Settings were tuned on the tuning part alone, by {NAMES[tuning['metric']]}: {tuning['trials']} trials per model and "
         f"scenario ({escape(spaces)}; logarithmic), at most {scale['epochs']} epochs with early stopping, k = {scale['factors']}, "
         f"on at most {scale['tuning_events']:,} training events. L2 grows with the weight of a feature (exponent 1).</li>",
@@ -135,11 +135,11 @@ def _scenario_section(scenario: dict[str, Any]) -> list[str]:
     return [
         f"<h2>{escape(scenario['title'])}</h2>",
         f"<p>{escape(scenario['question'])} Trained on {split['train_events']:,} events, tuned on {split['tune_queries']:,} "
-        f"queries, judged by {split['evaluated']:,}.</p>",
+        f"queries, evaluated on {split['evaluated']:,}.</p>",
         f'<div class="row">{"".join(figures)}</div>',
         _html_table(*_scenario_table(scenario), top=top),
         *(f'<p class="soft">{escape(note)}</p>' for note in split["notes"]),
-        f"<details><summary>Settings that tuning chose</summary><ul>{''.join(settings)}</ul></details>",
+        f"<details><summary>Tuned settings</summary><ul>{''.join(settings)}</ul></details>",
     ]
 
 
@@ -160,7 +160,7 @@ def _cost_section(results: dict[str, Any]) -> list[str]:
                 [(cost["cd_operations"] / base, cost["icd_operations"] / base) for cost in paper],
                 names,
             ),
-            f"{paper[0]['contexts']:,} events, {paper[0]['items']:,} items: by formula, visits of running sums extrapolated.",
+            f"{paper[0]['contexts']:,} events, {paper[0]['items']:,} items: by formula; visits of running sums extrapolated.",
         ),
         (
             charts.paired_bars(
@@ -169,8 +169,8 @@ def _cost_section(results: dict[str, Any]) -> list[str]:
                 [(c["cd_seconds"], c["icd_seconds"]) for c in paper],
                 names,
             ),
-            "With the measured seconds per operation of each; for iCD, of a run with all the paper's items. Conventional CD "
-            f"would also have to hold {24e-12 * paper[0]['contexts'] * paper[0]['items']:,.0f} TB.",
+            "From the measured seconds per operation of each; for iCD, of a run with all the paper's items. Conventional CD "
+            f"would also need {24e-12 * paper[0]['contexts'] * paper[0]['items']:,.0f} TB of memory.",
         ),
         (
             charts.lines(
@@ -188,9 +188,9 @@ def _cost_section(results: dict[str, Any]) -> list[str]:
     drawn = "".join(f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>" for svg, caption in figures)
     return [
         "<h2>Computational cost</h2>",
-        "<p>The same factorization machine, trained by coordinate steps over every pair one by one, and by iCD. Single "
-        "features take the same steps in both; a history iCD solves as a block. "
-        f"Both compiled, on one thread, k = {paper[0]['factors']}, each event a context of its own (generated data).</p>",
+        "<p>The same factorization machine, trained by conventional coordinate descent over every pair and by iCD. Both take the "
+        "same steps, except for a history, which iCD solves as a block. "
+        f"Both compiled, on one thread, k = {paper[0]['factors']}, each event a context (generated data).</p>",
         f'<div class="row">{drawn}</div>',
         _html_table(*_cost_table(results)),
     ]

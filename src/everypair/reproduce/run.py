@@ -1,4 +1,4 @@
-"""The paper's experiments (Section 6) on generated or real data: three scenarios, their line-ups, and the computational cost."""
+"""``reproduce``: runs the paper's experiments (Section 6), three scenarios and the computational cost."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from everypair.models.tower_model import TowerModel
 from everypair.recommender import Recommender
 from everypair.reproduce import cost
 from everypair.reproduce.common import environment, rounded, stop_if_interrupted
-from everypair.reproduce.lineups import POPULARITY, SPACE, Contender, Scenario, scenarios
-from everypair.tuning.search import Found, search
+from everypair.reproduce.lineups import POPULARITY, SPACE, LineupEntry, Scenario, scenarios
+from everypair.tuning.search import SearchResult, search
 
 METRICS = ("recall@100", "ndcg@100")
 TUNED = "ndcg@100"
 
 
 class Scale(NamedTuple):
-    """How large an experiment is, and how much is spent on tuning."""
+    """The size of an experiment and its budget for tuning. Field names are keys of results.json."""
 
-    users: int  # of generated data
+    users: int  # of generated data, as items
     items: int
     factors: int
-    epochs: int  # at most
+    epochs: int  # maximum
     trials: int  # per model and scenario
-    tuning_events: int  # trained on while tuning, at most: those of randomly drawn users
-    sample: int  # events evaluated in the instant scenario, at most
-    events: int  # of real data, at most: those of randomly drawn users
-    cost_events: int
+    tuning_events: int  # most training events while tuning, those of randomly drawn users
+    sample: int  # most events evaluated in the instant scenario
+    events: int  # most events of real data, those of randomly drawn users
+    cost_events: int  # see everypair.reproduce.cost.compare, also for the next three
     catalogue: tuple[int, ...]
     alone: int
     repeats: int
@@ -61,23 +61,23 @@ def reproduce(
     keep: Callable[[dict[str, Any]], Any] = lambda results: None,
     keep_model: Callable[[Recommender], Any] = lambda recommender: None,
 ) -> dict[str, Any]:
-    """Run all of it.
+    """Run all experiments; returns the content of results.json.
 
     Parameters
     ----------
     dataset : Dataset
-        With timestamps.
+        Must have timestamps.
     name : str
-        Of the data.
+        The name of the data.
     attributes : sequence of str
-        Of users: what A stands for.
+        The attributes of users that A stands for.
     scale : Scale
     watch : callable
-        Told of each step before it begins; there are :func:`steps` of them.
+        Called with a description of each step before it begins; there are :func:`steps` of them.
     keep : callable
-        Given the results so far before each scenario and after the last.
+        Called with the results so far before each scenario and after the last.
     keep_model : callable
-        Given the last model of each scenario, which is told most, with what was found of it.
+        Called with the last recommender of each scenario, which has the most recipes, and its evaluation.
     """
     began = time.perf_counter()
     results: dict[str, Any] = {
@@ -96,12 +96,12 @@ def reproduce(
         scale.cost_events, list(scale.catalogue), scale.alone, min(scale.factors, 8), scale.repeats, scale.seed, watch
     )
     results["cost"] = {
-        "measured": [one.json for one in costs.measured],
+        "measured": [entry.json for entry in costs.measured],
         "alone": [
             {"context": name, **asdict(problem), "icd_operations": problem.icd, "icd_seconds": seconds}
             for name, (problem, seconds) in costs.alone.items()
         ],
-        "paper": [one.json for one in costs.paper],
+        "paper": [entry.json for entry in costs.paper],
     }  # fmt: skip
     results["findings"] = findings(results)
     results["seconds"] = time.perf_counter() - began
@@ -109,8 +109,8 @@ def reproduce(
 
 
 def steps(scale: Scale) -> int:
-    """How often ``watch`` is called."""
-    models = sum(1 + (1 + scale.trials) * model.tuned for scenario in scenarios(1, 0) for model in scenario.lineup)
+    """The number of calls of ``watch``."""
+    models = sum(1 + (1 + scale.trials) * entry.tuned for scenario in scenarios(1, 0) for entry in scenario.lineup)
     return models + len(cost.CONTEXTS) * (len(scale.catalogue) + 1)
 
 
@@ -126,26 +126,26 @@ def _scenario(
     thinned = split.thin(scale.tuning_events, scale.seed)
     models: list[dict[str, Any]] = []
     evaluations: dict[str, Evaluation] = {}
-    for contender in scenario.lineup:
-        found = _tune(scenario, contender, attributes, scale, thinned, watch) if contender.tuned else None
+    for entry in scenario.lineup:
+        found = _tune(scenario, entry, attributes, scale, thinned, watch) if entry.tuned else None
         settings = found.best.settings if found else {}
-        watch(f"{scenario.name}: {contender.name}")
+        watch(f"{scenario.name}: {entry.name}")
         began = time.perf_counter()
-        recommender = contender.make(attributes, scale.factors, found.best.epochs if found else 1, **settings)
+        recommender = entry.make(attributes, scale.factors, found.best.epochs if found else 1, **settings)
         stop_if_interrupted(recommender.fit(split.train))
         fitted = time.perf_counter()
-        evaluation = evaluations[contender.name] = evaluate(recommender, split.test, METRICS)
+        evaluation = evaluations[entry.name] = evaluate(recommender, split.test, METRICS)
         popularity = evaluations[POPULARITY.name]
         models.append({
-            "name": contender.name,
-            "context": contender.letters,
+            "name": entry.name,
+            "context": entry.letters,
             "contexts": recommender.feedback_.n_contexts,
             "metrics": {metric: _metric(evaluation, popularity, metric, scale.seed) for metric in METRICS},
             "settings": {**settings, "epochs": found.best.epochs, "factors": scale.factors} if found else None,
             "tuning": [{**trial.settings, "epochs": trial.epochs, TUNED: trial.value} for trial in found.trials] if found else None,
             "seconds": {"fit": _seconds(recommender, fitted - began), "evaluate": time.perf_counter() - fitted},
         })  # fmt: skip
-        if contender is scenario.lineup[-1]:
+        if entry is scenario.lineup[-1]:
             recommender.evaluation_ = evaluation.summary()
             keep_model(recommender)
     expected = scenario.lineup[-1].name
@@ -171,33 +171,35 @@ def _scenario(
 
 
 def _seconds(recommender: Recommender, elapsed: float) -> float:
-    """Of the epochs, where there are any: the first fit also compiles."""
+    """Seconds of the epochs alone, if the model has epochs: the first fit also compiles."""
     history = getattr(recommender.model, "history_", None) if isinstance(recommender.model, TowerModel) else None
     return elapsed if history is None else float(sum(epoch.seconds for epoch in history))
 
 
 def _against(evaluations: dict[str, Evaluation], expected: str, metric: str, seed: int) -> dict[str, Any]:
-    """What the paper found best, relative to the best of the others here: the ratio and its interval, the same users drawn."""
+    """The paper's best model relative to the best of the others here: the ratio and its interval (bootstrap over users)."""
     rival = max((name for name in evaluations if name != expected), key=lambda name: evaluations[name][metric])
     low, high = evaluations[expected].interval(metric, seed=seed, relative_to=evaluations[rival])
     base = evaluations[rival][metric]
     return {"rival": rival, "ratio": evaluations[expected][metric] / base if base > 0 else float("nan"), "low": low, "high": high}
 
 
-def _tune(scenario: Scenario, contender: Contender, attributes: Sequence[str], scale: Scale, split: Split, watch: Watch) -> Found:
+def _tune(
+    scenario: Scenario, entry: LineupEntry, attributes: Sequence[str], scale: Scale, split: Split, watch: Watch
+) -> SearchResult:
     def make(settings: dict[str, float]) -> Recommender:
-        return contender.make(attributes, scale.factors, scale.epochs, **settings)
+        return entry.make(attributes, scale.factors, scale.epochs, **settings)
 
-    def after(recommender: Recommender) -> None:
+    def after_trial(recommender: Recommender) -> None:
         stop_if_interrupted(recommender)
-        watch(f"{scenario.name}: tuning {contender.name}")
+        watch(f"{scenario.name}: tuning {entry.name}")
 
-    watch(f"{scenario.name}: tuning {contender.name}")
-    return search(make, SPACE, split, TUNED, scale.trials, seed=scale.seed, fitted=after)
+    watch(f"{scenario.name}: tuning {entry.name}")
+    return search(make, SPACE, split, TUNED, scale.trials, seed=scale.seed, fitted=after_trial)
 
 
 def _metric(evaluation: Evaluation, popularity: Evaluation, metric: str, seed: int) -> dict[str, float]:
-    """The value, its interval, and both relative to Popularity."""
+    """The value and its interval, absolute and relative to Popularity."""
     low, high = evaluation.interval(metric, seed=seed)
     below, above = evaluation.interval(metric, seed=seed, relative_to=popularity)
     value, base = evaluation[metric], popularity[metric]
@@ -212,22 +214,22 @@ def _metric(evaluation: Evaluation, popularity: Evaluation, metric: str, seed: i
 
 
 def findings(results: dict[str, Any]) -> list[dict[str, str]]:
-    """The paper's findings and whether they came out here: "yes", "no", or "undecided" where an interval holds 1."""
+    """The paper's findings, and whether they hold here: "yes", "no", or "undecided" where an interval contains 1."""
     cold, offline, instant = results["scenarios"]
-    strangers = {model["name"]: model["metrics"] for model in cold["models"]}
-    others = [strangers[name][metric] for name in ("iCD-MF", "Coview") for metric in METRICS]
-    raised = any(m["relative_low"] > 1 for m in others)
-    level = all(m["relative_high"] <= 1 for m in others)
-    ratios = [one["ratio_operations"] for one in results["cost"]["paper"]]
+    cold_metrics = {model["name"]: model["metrics"] for model in cold["models"]}
+    others = [cold_metrics[name][metric] for name in ("iCD-MF", "Coview") for metric in METRICS]
+    above = any(m["relative_low"] > 1 for m in others)
+    not_above = all(m["relative_high"] <= 1 for m in others)
+    ratios = [entry["ratio_operations"] for entry in results["cost"]["paper"]]
     return [
-        _found("Cold start: iCD-FM A is clearly above Popularity, MF and Coview.", cold),
+        _finding("Cold start: iCD-FM A is clearly above Popularity, MF and Coview.", cold),
         {
             "finding": "Cold start: iCD-MF and Coview are not above Popularity.",
-            "verdict": "no" if raised else "yes" if level else "undecided",
+            "verdict": "no" if above else "yes" if not_above else "undecided",
             "why": f"{min(m['relative'] for m in others):.2f} to {max(m['relative'] for m in others):.2f} times Popularity",
         },
-        _found("Offline: iCD-FM A+P+U is best.", offline),
-        _found("Instant: iCD-FM A+P+H is best.", instant),
+        _finding("Offline: iCD-FM A+P+U is best.", offline),
+        _finding("Instant: iCD-FM A+P+H is best.", instant),
         {
             "finding": "Conventional CD needs about four orders of magnitude more operations at the paper's size.",
             "verdict": "yes" if min(ratios) > 3_000 and max(ratios) < 300_000 else "no",
@@ -236,7 +238,7 @@ def findings(results: dict[str, Any]) -> list[dict[str, str]]:
     ]
 
 
-def _found(finding: str, scenario: dict[str, Any]) -> dict[str, str]:
+def _finding(finding: str, scenario: dict[str, Any]) -> dict[str, str]:
     against = scenario["expected"]["against"]
     verdict = (
         "yes"
@@ -245,5 +247,5 @@ def _found(finding: str, scenario: dict[str, Any]) -> dict[str, str]:
         if any(m["high"] < 1 for m in against.values())
         else "undecided"
     )
-    told = [f"{metric} {m['ratio']:.3f} ({m['low']:.3f} to {m['high']:.3f}) times {m['rival']}" for metric, m in against.items()]
-    return {"finding": finding, "verdict": verdict, "why": ", ".join(told)}
+    ratios = [f"{metric} {m['ratio']:.3f} ({m['low']:.3f} to {m['high']:.3f}) times {m['rival']}" for metric, m in against.items()]
+    return {"finding": finding, "verdict": verdict, "why": ", ".join(ratios)}

@@ -1,4 +1,4 @@
-"""The data of the experiments, and which attributes of users they have."""
+"""The data of the experiments, and the attributes of users that they have."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ ATTRIBUTES = {"youtube-like": ("age", "gender", "country", "device"), "movielens
 
 
 def load(name: str, path: Path | None, scale: Scale) -> tuple[Dataset, tuple[str, ...]]:
-    """The data of that name: generated, or read from a folder."""
+    """Generate data, or read them from the folder ``path``."""
     if name == "youtube-like":
         if path is not None:
-            raise ValueError("--path is for real data; youtube-like data are generated.")
+            raise ValueError("path must be None for youtube-like data, which are generated.")
         return youtube_like(scale.users, scale.items, scale.seed, titles=True), ATTRIBUTES[name]
     if path is None:
-        raise ValueError(f"{name} is read from a folder: give --path.")
+        raise ValueError(f"path must be the folder of {name}, got None.")
     dataset = (parquet if (path / "interactions.parquet").exists() else movielens)(path)
     return _at_most(dataset, scale.events, scale.seed), ATTRIBUTES[name]
 
 
 def _at_most(dataset: Dataset, events: int, seed: int) -> Dataset:
-    """The events of randomly drawn users, as many as fit."""
+    """The events of randomly drawn users, at most ``events`` of them."""
     if len(dataset) <= events:
         return dataset
     order = np.random.default_rng(seed).permutation(dataset.n_users)

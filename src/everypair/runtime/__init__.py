@@ -1,1 +1,1 @@
-"""Machinery that knows nothing of recommenders: threads, validation of arguments, files, progress, text and SVG."""
+"""General utilities, independent of recommenders: threads, argument validation, atomic files, progress bars, text and SVG."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic file writes: after a crash, a file has its old content or its new content, never part of it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import Any
 
 
-class Results:
-    """A JSON file of results that take long: those so far beside it, itself when they are complete."""
+class ResultsFile:
+    """A JSON file of results that take long to compute. Until they are complete, they are kept in ``<stem>.partial.json``."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.partial = path, path.with_name(f"{path.stem}.partial{path.suffix}")
 
     def keep(self, results: Any) -> None:
-        """What there is so far; an error if it cannot be written, before anything is lost."""
+        """Write the results so far to the partial file."""
         write_atomically(self.partial, as_json(results))
 
     def complete(self, results: Any) -> None:
+        """Write the final file and remove the partial one."""
         write_atomically(self._path, as_json(results))
         self.partial.unlink(missing_ok=True)
 
 
 def as_json(results: Any) -> str:
-    """JSON that every reader takes: null for numbers that are not finite."""
+    """Standard JSON: NaN and infinities, which it does not have, become null."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -41,15 +42,16 @@ def as_json(results: Any) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write beside it, then put it in place: a crash leaves the old file or the new one."""
+    """Write ``text`` to a temporary file in the same folder, then rename it to ``path``."""
     with writing(path) as temporary:
         temporary.write_text(text, "utf-8")
 
 
 @contextmanager
 def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Path]:
-    """A place to write to, which takes the place of ``path`` (or of what ``final`` then says) when all is written, not before."""
-    with told(path):
+    """A temporary path to write to. When the block ends without an error, it is renamed to ``path``, or to ``final()`` if given
+    (a name that depends on the content)."""
+    with described_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".everypair-{path.name}-", suffix=".part")
         os.close(handle)
@@ -67,18 +69,18 @@ def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Pat
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """Errors of the system that say what could not be written, and what to do."""
+def described_errors(path: Path) -> Iterator[None]:
+    """Raise OSErrors of the system again with a message that names ``path`` and says what to do."""
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # it is told already
+        if error.errno is None:  # raised by an inner call of this function
             raise
-        raise OSError(f"{path} cannot be written: {error.strerror or error}. Choose another place, or make room.") from error
+        raise OSError(f"{path} cannot be written: {error.strerror or error}. Choose another path, or free space.") from error
 
 
 def _sync(folder: Path) -> None:
-    """Names, too, reach the disk in the order they were given."""
+    """Flush a folder, so that renames reach the disk in order."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Tables as text: for terminals, as CSV and as JSON lines."""
+"""Tables as text: aligned for terminals, as CSV, and as JSON lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-ROWS = 10_000  # written at once
+BATCH_ROWS = 10_000  # rows formatted at a time
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns, the first to the left."""
+    """Aligned columns: the first flush left, the others flush right."""
     widths = [max(len(row[j]) for row in (header, *rows)) for j in range(len(header))]
     lines = [
         "  ".join(cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True)))
@@ -24,7 +24,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def json_lines(rows: pa.Table) -> Iterator[str]:
-    """A JSON object per row, some rows at a time."""
+    """A JSON object per row and line; each yielded string holds a batch of lines."""
     for columns in _batches(rows):
         yield "".join(
             json.dumps(dict(zip(rows.column_names, row, strict=True)), ensure_ascii=False) + "\n"
@@ -33,7 +33,7 @@ def json_lines(rows: pa.Table) -> Iterator[str]:
 
 
 def csv_lines(rows: pa.Table) -> Iterator[str]:
-    """A header and a line per row, some rows at a time."""
+    """A header, then a line per row; each yielded string holds a batch of lines."""
     yield _csv([rows.column_names])
     for columns in _batches(rows):
         yield _csv(zip(*columns, strict=True))
@@ -46,12 +46,12 @@ def _csv(rows: Any) -> str:
 
 
 def _batches(rows: pa.Table) -> Iterator[list[list[Any]]]:
-    for batch in rows.to_batches(max_chunksize=ROWS):
+    for batch in rows.to_batches(max_chunksize=BATCH_ROWS):
         yield [_values(column) for column in batch.columns]
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Numbers of 32 bits with as many digits as they have."""
+    """Python values; float32 by its shortest decimal, not that of the equal float64."""
     if pa.types.is_float32(column.type):
         return [float(str(value)) for value in column.to_numpy(zero_copy_only=False)]
     return column.to_pylist()

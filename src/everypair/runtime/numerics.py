@@ -1,16 +1,34 @@
-"""Numbers as kernels take them, and the size below which one is nothing but rounding."""
+"""Numeric conventions of kernels: the type of scalar-or-array arguments, and the tolerance for rounding errors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-Values = float | np.ndarray  # one number for all rows (or pairs), or an array with one for each
+Values = float | np.ndarray  # one number for all rows (or pairs), or an array with a number for each
 
+SUMMED_AT_ONCE = 2**18  # numbers
 NEVER = np.nan  # a tolerance that no curvature falls below
 
 
+def pairwise_sum(term: Callable[[int, int], np.ndarray], n: int) -> float:
+    """The sum of an array of float64 of which ``term(start, stop)`` gives a range: the bits of ``np.sum`` without the whole array.
+
+    NumPy adds halves, and halves of halves, down to blocks of 128 numbers; large halves are taken apart here in the same way.
+    """
+    return _pairwise(term, 0, n)
+
+
+def _pairwise(term: Callable[[int, int], np.ndarray], start: int, stop: int) -> float:
+    if stop - start <= SUMMED_AT_ONCE:
+        return float(np.sum(term(start, stop)))
+    half = (stop - start) // 2
+    middle = start + half - half % 8  # where NumPy cuts: its inner loop takes eight numbers at a time
+    return _pairwise(term, start, middle) + _pairwise(term, middle, stop)
+
+
 def tiny(dtype: Any) -> float:
-    """Relative size below which a sum of curvatures is taken for rounding."""
+    """Relative size below which a sum of curvatures is treated as a rounding error."""
     return 64 * float(np.finfo(dtype).eps)

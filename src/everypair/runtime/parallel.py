@@ -1,7 +1,7 @@
-"""Threads for kernels: ranges of rows that touch nothing in common, run in any order, with the same bits.
+"""Threads that run kernels on disjoint ranges of rows: results have the same bits for every number of threads.
 
-Kernels release the interpreter lock, so plain threads suffice. No threading layer of Numba is involved: fits in several
-threads or in forked processes are safe, and nothing has to be compiled twice.
+Kernels release the interpreter lock, so plain threads suffice. Numba's threading layer is not used: concurrent fits in threads
+or forked processes are safe, and no kernel needs a second, parallel compilation.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-SMALL = 20_000  # units of work (rows plus pairs) below which threads cost more than they bring
-CHUNK = 2_048  # rows per range in matrix products: fixed, so that sums do not depend on the number of threads
+SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
+CHUNK = 2_048  # rows per matrix product: fixed, because rounding depends on it
 
 
 class Workers:
-    """``n_threads`` threads that share the ranges of a loop.
+    """``n_threads`` threads that divide the ranges of a loop among them.
 
     Examples
     --------
@@ -70,35 +70,35 @@ class Workers:
                 future.result()
 
     def split(self, indptr: np.ndarray) -> np.ndarray:
-        """Bounds of ranges of rows with about equal work, given compressed rows; one range if there is little to do."""
+        """Bounds of ranges of compressed rows (``indptr``) with about equal work; one range if the work is small."""
         work = indptr + np.arange(len(indptr))
         ranges = 1 if self.n_threads == 1 or work[-1] < self._small else 8 * self.n_threads
         bounds = np.searchsorted(work, np.linspace(0, work[-1], ranges + 1)[1:-1])
         return np.unique(np.concatenate([[0], bounds, [len(indptr) - 1]]))
 
     def even(self, n: int) -> np.ndarray:
-        """Bounds of equal ranges of ``range(n)``; one range if there is little to do."""
+        """Bounds that divide ``range(n)`` into equal ranges; one range if n is small."""
         ranges = 1 if self.n_threads == 1 or n < self._small else 4 * self.n_threads
         return np.linspace(0, n, ranges + 1).astype(np.int64)
 
     def singly(self, n: int, work: int) -> np.ndarray:
-        """Bounds of ranges of one, for a few large pieces of ``work`` units together; one range if there is little to do."""
+        """Bounds that put each of n large tasks in a range of its own; one range if ``work``, their total, is small."""
         return np.array([0, n]) if self.n_threads == 1 or work < self._small else np.arange(n + 1)
 
-    def chunks(self, n: int, some: Callable[[int, int], Any]) -> list[Any]:
-        """``some(start, stop)`` for ranges of ``range(n)`` of fixed size (products of matrices may depend on it), in order."""
+    def chunks(self, n: int, chunk: Callable[[int, int], Any]) -> list[Any]:
+        """Results of ``chunk(start, stop)`` for consecutive ranges of ``range(n)`` of ``CHUNK`` rows, in order."""
         bounds = np.append(np.arange(0, max(n, 1), CHUNK), n)
         results: list[Any] = [None] * (len(bounds) - 1)
 
-        def one(start: int, stop: int) -> None:
+        def run_chunks(start: int, stop: int) -> None:
             for j in range(start, stop):
-                results[j] = some(int(bounds[j]), int(bounds[j + 1]))
+                results[j] = chunk(int(bounds[j]), int(bounds[j + 1]))
 
-        self.run(one, range(len(bounds)))
+        self.run(run_chunks, range(len(bounds)))
         return results
 
     def sum(self, n: int, term: Callable[[int, int], np.ndarray]) -> np.ndarray:
-        """Sum of ``term(start, stop)`` over fixed ranges of ``range(n)``, added in their order."""
+        """Sum of ``term(start, stop)`` over the ranges of :meth:`chunks`, added in order."""
         total, *terms = self.chunks(n, term)
         for value in terms:
             total = total + value
@@ -109,7 +109,7 @@ SERIAL = Workers(1)
 
 
 def thread_count(n_threads: int | None) -> int:
-    """The number of threads to use: as asked, or one per available core."""
+    """``n_threads``, or one per available core if it is None."""
     if n_threads is not None:
         return n_threads
     try:
@@ -121,12 +121,12 @@ def thread_count(n_threads: int | None) -> int:
 _lock = threading.Lock()
 _users = 0
 _limits: Any = None
-_libraries: ThreadpoolController | None = None  # looking for them takes longer than a request
+_libraries: ThreadpoolController | None = None  # cached: finding the libraries takes longer than a request
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Matrix products on one thread each while any fit runs: our own threads share the work, and the bits stay the same."""
+    """Limit BLAS to one thread while any thread is in this context: ``Workers`` divides the work, and the bits stay the same."""
     global _users, _limits, _libraries
     with _lock:
         if _users == 0:

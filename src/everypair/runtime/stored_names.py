@@ -1,11 +1,11 @@
-"""Names of classes as files hold them: a class that is renamed keeps its old name there, so that earlier files still open."""
+"""Names of classes in stored files: a renamed class keeps its old name there, so that files of earlier versions open."""
 
 from __future__ import annotations
 
-# Class names of today -> the name that files of every version hold.
+# Current class name -> name in files of all versions.
 STORED_NAMES = {"OneHotField": "LevelsField"}
 
 
 def stored_name(cls: type) -> str:
-    """What files call a class."""
+    """The name of a class in stored files."""
     return STORED_NAMES.get(cls.__name__, cls.__name__)

@@ -1,4 +1,4 @@
-"""What pictures share: elements of SVG, whole pages, and texts that are safe in them and fit."""
+"""SVG elements and HTML pages, with escaped text that is shortened to fit."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from pathlib import Path
 
 from everypair.runtime.atomic_files import write_atomically
 
-NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # no XML may hold them, however written
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # not allowed in XML, escaped or not
 NARROW, BROAD = frozenset("iIjlrtf.,:;|!'`()[]{} -"), frozenset("mwMW@%")
-KINDS = (".svg", ".html")  # of files
-THIN = 0.4  # as much of its height a narrow letter is wide, at least
+KINDS = (".svg", ".html")  # suffixes that save() writes
+THIN = 0.4  # width of a narrow character, relative to the font size
 
 
 def svg(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """A picture made of elements."""
+    """An SVG document with these elements."""
     body = "\n".join(parts)
     size = f'viewBox="0 0 {width:g} {height:g}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{plain(title)}">\n{body}\n</svg>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, look: str) -> str:
-    """``look`` is an attribute, such as ``class="grid"`` or ``stroke="#888"``."""
+    """A line; ``look`` is an attribute, such as ``class="grid"`` or ``stroke="#888"``."""
     return f'<line {look} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
 def text(x: float, y: float, kind: str, words: str) -> str:
-    """Words of a class of the picture's style."""
+    """Text; ``kind`` is its CSS class."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{plain(words)}</text>'
 
 
 def step(top: float) -> float:
-    """A round distance of ticks, for about five of them."""
+    """A round distance between ticks that gives about five of them from 0 to ``top``."""
     power = 10 ** math.floor(math.log10(top / 5))
     return next(power * factor for factor in (1, 2, 2.5, 5, 10) if top / (power * factor) <= 6)
 
 
 def page(title: str, style: str, body: Sequence[str]) -> str:
-    """A page that needs nothing but itself."""
+    """A self-contained HTML page."""
     lines = [
         "<!doctype html>",
         '<html lang="en">',
@@ -62,7 +62,7 @@ def page(title: str, style: str, body: Sequence[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """A text of anyone's as part of a page or picture: on one line, with nothing that would be read as an element."""
+    """Untrusted text for a page or picture: on one line and escaped."""
     return escape(NOT_XML.sub("\N{REPLACEMENT CHARACTER}", on_one_line(text)), quote=True)
 
 
@@ -71,12 +71,12 @@ def on_one_line(text: str) -> str:
 
 
 def width_of(text: str, size: float) -> float:
-    """About how wide a text is in a font without serifs: rather too wide than too narrow."""
+    """Estimated width in a sans-serif font, rather too wide than too narrow."""
     return size * sum(map(_em, text))
 
 
 def shortened(text: str, size: float, room: float) -> str:
-    """A text that fits, the middle left out where it would not: ids often differ at their ends.
+    """``text``, with its middle replaced by an ellipsis where it is wider than ``room``: ids often differ at their ends.
 
     >>> shortened("history: 0123456789012345678901234567890123456789", 12, 150)
     'history: 01234…456789'
@@ -109,5 +109,5 @@ def save(path: str | Path, title: str, drawn: str, style: str = "") -> None:
     path = Path(path)
     kind = path.suffix.lower()
     if kind not in KINDS:
-        raise ValueError(f"path must end in {' or '.join(KINDS)}, which say what to write, got {str(path)!r}.")
+        raise ValueError(f"path must end in {' or '.join(KINDS)}, got {str(path)!r}.")
     write_atomically(path, drawn + "\n" if kind == ".svg" else page(title, style, [drawn]))

@@ -1,4 +1,4 @@
-"""Checks on what users give. Every message says what was given, what was expected and what to do."""
+"""Validation of arguments. Messages name the argument, the value given and the values allowed."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def indices(name: str, values: Any, size: int | None, *, ndim: int = 1) -> np.nd
             )
         if high > np.iinfo(np.int64).max:
             raise ValueError(f"{name} must fit into 64-bit signed integers, got {high} at position {_first(given == high)}.")
-    # Small, unsigned and foreign integers would overflow or not compile where they are counted with.
+    # Narrow and unsigned integers would overflow in arithmetic; kernels take no foreign byte order.
     return given if given.dtype in (np.int32, np.int64) and given.dtype.isnative else given.astype(np.int64)
 
 
 def reals(name: str, values: Any, length: int, *, positive: bool = False, nonnegative: bool = False) -> np.ndarray:
-    """``values`` as a 1-d float array of the given length, finite, and positive or non-negative if asked."""
+    """``values`` as a finite 1-d float array of the given length, optionally checked to be positive or non-negative."""
     given = array(name, values)
     if given.ndim != 1 or len(given) != length:
         raise ValueError(f"{name} must be a number or a 1-dimensional array of length {length}, got shape {given.shape}.")
@@ -86,18 +86,18 @@ def reals(name: str, values: Any, length: int, *, positive: bool = False, nonneg
 
 
 def refuse(name: str, bad: np.ndarray, array: np.ndarray, rule: str) -> None:
-    """Raise if any entry is bad, naming the first one and its place."""
+    """Raise if any entry is bad, naming the first bad entry and its position."""
     if bad.any():
         place = _first(bad)
-        raise ValueError(f"{name} must {rule}, got {array[place]} at position {place} ({int(bad.sum())} such in all).")
+        raise ValueError(f"{name} must {rule}, got {array[place]} at position {place} ({int(bad.sum())} such entries).")
 
 
 def array(name: str, values: Any) -> np.ndarray:
-    """``values`` as an array, if they are one and nothing in them is masked."""
+    """``values`` as a dense array without masked entries."""
     if sp.issparse(values):
         raise TypeError(f"{name} must be an array, got a sparse matrix of shape {values.shape}.")
     if np.ma.is_masked(values):
-        raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Leave them out.")
+        raise ValueError(f"{name} has masked entries, the first at position {_first(np.ma.getmaskarray(values))}. Fill them.")
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -105,7 +105,7 @@ def array(name: str, values: Any) -> np.ndarray:
 
 
 def sparse(name: str, matrix: Any) -> Any:
-    """``matrix`` if it is a two-dimensional sparse matrix of numbers whose indices lie inside its shape."""
+    """``matrix``, checked: two dimensions, numbers, and indices inside its shape."""
     if matrix.ndim != 2:
         raise ValueError(f"{name} must have two dimensions, got shape {matrix.shape}.")
     if matrix.dtype.kind not in "fiub":
@@ -117,16 +117,16 @@ def sparse(name: str, matrix: Any) -> Any:
         last = min(len(matrix.indices), len(matrix.data))
         first = matrix.indptr[0] if len(matrix.indptr) else 0
         if len(steps) != matrix.shape[1 - across] or np.any(steps < 0) or first != 0 or matrix.indptr[-1] > last:
-            raise ValueError(f"{name} is damaged: its indptr does not describe {matrix.shape[1 - across]} rows of its data.")
+            raise ValueError(f"{name} is inconsistent: its indptr does not describe {matrix.shape[1 - across]} rows of its data.")
         if bad.any():
             p = int(np.argmax(bad))
             place = (_row_of(matrix, p), int(matrix.indices[p]))[:: 1 if across else -1]
-            raise ValueError(f"{name} of shape {matrix.shape} stores an entry outside of it, at (row, column) {place}.")
+            raise ValueError(f"{name} of shape {matrix.shape} stores an entry outside its shape, at (row, column) {place}.")
     return matrix
 
 
 def finite(name: str, csr: Any) -> None:
-    """Refuse a sparse matrix of compressed rows that stores NaN or infinity, naming the first place."""
+    """Raise if a CSR matrix stores NaN or infinity, naming the first such entry."""
     bad = ~np.isfinite(csr.data)
     if bad.any():
         p = int(np.argmax(bad))

@@ -1,4 +1,4 @@
-"""A saved recommender behind HTTP: ``everypair serve MODEL``, or :func:`create_app` for a server of one's own (extra ``serve``)."""
+"""HTTP service for a saved recommender: ``everypair serve MODEL``, or :func:`create_app` for any ASGI server (extra ``serve``)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from everypair.service.settings import Settings
 
 __all__ = ["Limits", "Settings", "create_app"]
-PLACES = {"create_app": "app", "Limits": "limits", "Settings": "settings"}
+MODULES = {"create_app": "app", "Limits": "limits", "Settings": "settings"}  # of the public names
+REQUIRED = ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn")
 
 
-def installed() -> None:
-    """An error if what it needs is not there."""
+def require_dependencies() -> None:
+    """Raise ImportError if the packages of the extra ``serve`` are not installed."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("fastapi", "fastapi_offline", "prometheus_client", "uvicorn") if find_spec(name) is None]
+    missing = [name for name in REQUIRED if find_spec(name) is None]
     if missing:
-        raise ImportError(f'a service needs {", ".join(missing)}: pip install "everypair[serve]"')
+        raise ImportError(f'the service needs {", ".join(missing)}: pip install "everypair[serve]"')
 
 
 def __getattr__(name: str) -> Any:
-    if name not in PLACES:
+    if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    installed()
-    return getattr(import_module(f"{__name__}.{PLACES[name]}"), name)
+    require_dependencies()
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The web application: routes, what they take and give, and where their answers are computed."""
+"""The web application: its routes, and the threads that compute their responses."""
 
 from __future__ import annotations
 
@@ -21,46 +21,57 @@ from starlette.requests import Request
 
 import everypair
 from everypair.recommender import Recommender
-from everypair.service import docs
-from everypair.service import schemas as shapes
+from everypair.service import schemas
 from everypair.service.batching import Batcher
+from everypair.service.docs import add_docs
 from everypair.service.engine import Engine
-from everypair.service.errors import Refused, invalid, not_json, told
-from everypair.service.middleware import REASON, Guard
+from everypair.service.errors import RequestError, error_body, malformed_json_body, validation_error_body
+from everypair.service.messages import ReloadResult
+from everypair.service.middleware import REASON_KEY, ServiceMiddleware
 from everypair.service.model_slot import ModelSlot
 from everypair.service.settings import Settings
 from everypair.service.telemetry import Metrics
-from everypair.service.worker import Reloaded
 
 PAGE = Path(__file__).with_name("page")
-KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-FILES = {path.name: KINDS[path.suffix] for path in PAGE.iterdir() if path.suffix in KINDS}
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PAGE_FILES = {path.name: MEDIA_TYPES[path.suffix] for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES}
 DESCRIPTION = "A recommender that was trained on every context-item pair. Scores are those of `Recommender.recommend`, bit for bit."
-NO_RELOAD = "on an address that others reach, /reload takes a token: start the service with one."
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": shapes.ErrorAnswer, "description": text}
-    for status, text in {
-        400: "Not JSON", 401: "No token", 403: "From another site", 404: "Not known", 409: "Not with this model",
-        413: "Too large", 415: "Not JSON by its type", 421: "Another name", 422: "Invalid: the fields say what", 429: "Busy",
-        431: "Too large", 500: "Our fault", 503: "It took too long",
+RELOAD_NEEDS_TOKEN = "other machines can reach this service, so /reload needs a token: start the service with one."
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.ErrorResponse, "description": description}
+    for status, description in {
+        400: "The body is not JSON",
+        401: "No token, or a wrong one",
+        403: "From a page of another site, or a reload without a token",
+        404: "Unknown id or path",
+        409: "Not possible with this model",
+        413: "Body too large",
+        415: "Content-Type is not application/json",
+        421: "Host not allowed",
+        422: "Invalid fields",
+        429: "Too many requests at a time",
+        431: "Headers too large",
+        500: "Internal error",
+        503: "The request took too long",
     }.items()
-}  # fmt: skip
+}
 
-Reload = Callable[[], Awaitable[Reloaded]]
-Gather = Callable[[Engine, dict[str, Any]], Awaitable[dict[str, Any]]]
+Reload = Callable[[], Awaitable[ReloadResult]]
+Encoded = tuple[dict[str, Any], bytes]  # a response body, and the same as JSON
+Compute = Callable[[Engine, dict[str, Any]], Awaitable[Encoded]]  # from the fields of a request's body
 
 
 def create_app(
-    model: Recommender | str | os.PathLike[str] | ModelSlot, settings: Settings | None = None, reload: Reload | None = None
-) -> Guard:
-    """An ASGI application that serves a recommender; any ASGI server runs it, and ``everypair serve`` does so with several workers.
+    model: Recommender | str | os.PathLike[str], settings: Settings | None = None, reload: Reload | None = None
+) -> ServiceMiddleware:
+    """Create an ASGI application that serves a recommender, for any ASGI server. ``everypair serve`` runs it in several workers.
 
     Parameters
     ----------
     model : Recommender, or path of a saved one
     settings : Settings, optional
     reload : callable, optional
-        What ``POST /reload`` does. By default the folder is opened anew, in this process.
+        What ``POST /reload`` calls. By default the model is opened again from its folder, in this process.
 
     Examples
     --------
@@ -70,21 +81,24 @@ def create_app(
     >>> app = create_app(recommender)  # uvicorn.run(app)
     """
     settings = settings or Settings()
-    if isinstance(model, ModelSlot):
-        switch = model
-    elif isinstance(model, Recommender):
-        switch = ModelSlot(Engine(model, title=settings.title))
+    if isinstance(model, Recommender):
+        slot = ModelSlot(Engine(model, title=settings.title))
     else:
-        switch = ModelSlot(Engine.open(model, title=settings.title), model, settings.title)
+        slot = ModelSlot(Engine.open(model, title=settings.title), model, settings.title)
+    return build_app(slot, settings, reload)
+
+
+def build_app(slot: ModelSlot, settings: Settings, reload: Reload | None = None) -> ServiceMiddleware:
+    """The application around a slot, whose model may be switched while it runs."""
     metrics = Metrics()
-    metrics.began()
-    switch.watch = metrics.switched
-    service = _Service(switch, settings, metrics, reload)
-    return Guard(service.app, settings, metrics, service.paths, service.takers)
+    metrics.model_loaded()
+    slot.on_switch = metrics.model_switched
+    routes = _Routes(slot, settings, metrics, reload)
+    return ServiceMiddleware(routes.app, settings, metrics, routes.paths, routes.with_body)
 
 
 class StrictRequest(Request):
-    """A body that is JSON as the standard has it: no NaN, no lone surrogates, nesting that ends."""
+    """A request whose body must be JSON by the standard: no NaN, no lone surrogates, limited nesting."""
 
     async def json(self) -> Any:
         try:
@@ -94,181 +108,204 @@ class StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
+    """A route that parses bodies by :class:`StrictRequest`."""
+
     def get_route_handler(self) -> Callable[[Request], Any]:
         handle = super().get_route_handler()
 
-        async def strict(request: Request) -> Any:
+        async def handle_strictly(request: Request) -> Any:
             return await handle(StrictRequest(request.scope, request.receive))
 
-        return strict
+        return handle_strictly
 
 
-class _Service:
-    """The routes of an application. Answers are computed in two threads: single ones do not wait for batches of a client's."""
+class _Routes:
+    """The routes of an application.
 
-    def __init__(self, switch: ModelSlot, settings: Settings, metrics: Metrics, reload: Reload | None) -> None:
-        self._switch, self._settings, self._metrics = switch, settings, metrics
-        self._reload = reload or partial(asyncio.to_thread, switch.reload)
+    Responses are computed in two threads, so that single requests do not wait for batches.
+
+    Attributes
+    ----------
+    app : FastAPI
+    paths : set of str
+    with_body : set of (method, path)
+        Routes that take a body.
+    """
+
+    def __init__(self, slot: ModelSlot, settings: Settings, metrics: Metrics, reload: Reload | None) -> None:
+        self._slot, self._settings, self._metrics = slot, settings, metrics
+        self._reload = reload or partial(asyncio.to_thread, slot.reload)
         self._quick, self._heavy = (ThreadPoolExecutor(1, thread_name_prefix=f"everypair-{name}") for name in ("quick", "heavy"))
-        self._gathering = Batcher(self._quick)
+        self._batcher = Batcher(self._quick)
         self.app = FastAPI(
             title="EveryPair",
             version=everypair.__version__,
             description=DESCRIPTION,
             docs_url=None,
             redoc_url=None,
-            responses=ERRORS,
+            responses=ERROR_RESPONSES,
             redirect_slashes=False,
         )
         self.app.router.route_class = StrictRoute
-        self.takers: set[tuple[str, str]] = set()  # routes that take a body
-        self._handle_errors()
-        self._asked()
-        self._looked_up()
-        self._operated()
-        self._shown()
-        docs.add_to(self.app, settings.token is not None)
+        self.with_body: set[tuple[str, str]] = set()
+        self._add_error_handlers()
+        self._add_model_routes()
+        self._add_search_routes()
+        self._add_description_routes()
+        self._add_operation_routes()
+        self._add_page()
+        add_docs(self.app, settings.token is not None)
         self.paths = {getattr(route, "path", "") for route in self.app.routes}
 
-    # asking
+    # routes
 
-    def _asked(self) -> None:
-        kinds = shapes.bodies(self._settings.limits)
-        lists, batches = shapes.ListAnswer, shapes.BatchAnswer
-        self._post("/recommend", kinds.recommend, lists, Engine.recommend, self._gathering.recommend)
-        self._post("/recommend/batch", kinds.recommend_batch, batches, Engine.recommend_batch, self._heavy)
-        self._post("/similar", kinds.similar, lists, Engine.similar)
-        self._post("/similar/batch", kinds.similar_batch, batches, Engine.similar_batch, self._heavy)
-        self._post("/explain", kinds.explain, shapes.ExplainAnswer, Engine.explain)
-        self._post("/profile", kinds.user, shapes.ProfileAnswer, Engine.profile)
-        self._post("/place", kinds.place, shapes.PlaceAnswer, Engine.place)
+    def _add_model_routes(self) -> None:
+        requests, quick, heavy = schemas.request_schemas(self._settings.limits), self._quick, self._heavy
+        lists, batches = schemas.ListResponse, schemas.BatchResponse
+        self._add_post("/recommend", requests.recommend, lists, Engine.recommend, self._compute_batched)
+        for path, body, response, method, executor in (
+            ("/recommend/batch", requests.recommend_batch, batches, Engine.recommend_batch, heavy),
+            ("/similar", requests.similar, lists, Engine.similar, quick),
+            ("/similar/batch", requests.similar_batch, batches, Engine.similar_batch, heavy),
+            ("/explain", requests.explain, schemas.ExplainResponse, Engine.explain, quick),
+            ("/profile", requests.user, schemas.ProfileResponse, Engine.profile, quick),
+            ("/place", requests.place, schemas.PlaceResponse, Engine.place, quick),
+        ):
+            self._add_post(path, body, response, method, partial(self._compute, executor, method))
 
-    def _post(
-        self, path: str, body: Any, answer: Any, ask: Callable[..., dict[str, Any]], how: ThreadPoolExecutor | Gather | None = None
-    ) -> None:
-        """A route that asks the model something, with the fields of its body as arguments; ``how``: in which thread, or by what."""
+    def _add_post(self, path: str, body: Any, response: Any, method: Callable[..., Any], compute: Compute) -> None:
+        """A route that calls a method of the engine with the fields of the body as arguments."""
 
         async def endpoint(body: Any) -> Response:
-            asked = {name: getattr(body, name) for name in body.model_fields_set}
-            if how is None or isinstance(how, ThreadPoolExecutor):
-                return await self._answer(how or self._quick, lambda engine: ask(engine, **asked))
-            return self._told(*_encoded(await how(self._switch.current, asked)))
+            fields = {name: getattr(body, name) for name in body.model_fields_set}
+            return self._response(*await compute(self._slot.current, fields))
 
         endpoint.__annotations__["body"] = body
-        self.takers.add(("POST", path))
-        self._route("POST", path, endpoint, ask.__name__, ask.__doc__, answer)
+        self.with_body.add(("POST", path))
+        self._add_route("POST", path, endpoint, method.__name__, method.__doc__, response)
 
-    def _looked_up(self) -> None:
-        longest = self._settings.limits.text
-        text = Annotated[str, Query(max_length=longest, description="Part of it, in any case; nothing for the most popular.")]
+    def _add_search_routes(self) -> None:
+        words = "A part of the id or title, in any case; empty for the most popular."
+        text = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         limit = Annotated[int, Query(ge=1, le=100)]
 
-        def search(path: str, answer: Any, find: Callable[[Engine, str, int], dict[str, Any]]) -> None:
+        def add(path: str, response: Any, method: Callable[[Engine, str, int], dict[str, Any]]) -> None:
             async def endpoint(query: str = "", limit: int = 20) -> Response:
-                return await self._answer(self._quick, lambda engine: find(engine, query, limit))
+                return await self._get(self._quick, method, query=query, limit=limit)
 
             endpoint.__annotations__ |= {"query": text, "limit": limit}
-            self._route("GET", path, endpoint, find.__name__, find.__doc__, answer)
+            self._add_route("GET", path, endpoint, method.__name__, method.__doc__, response)
 
-        search("/items", shapes.ItemsAnswer, Engine.items)
-        search("/users", shapes.UsersAnswer, Engine.users)
+        add("/items", schemas.ItemsResponse, Engine.items)
+        add("/users", schemas.UsersResponse, Engine.users)
 
+    def _add_description_routes(self) -> None:
         async def model() -> Response:
-            return await self._answer(self._heavy, lambda engine: engine.model)
+            return await self._get(self._heavy, lambda engine: engine.model)
 
-        async def map_(by: str = "") -> Response:
-            return await self._answer(self._heavy, lambda engine: engine.map(by))
+        async def item_map(by: str = "") -> Response:
+            return await self._get(self._heavy, Engine.map, by=by)
 
-        map_.__annotations__["by"] = Annotated[
-            str, Query(max_length=longest, description="An attribute of items: the plane in which its values lie farthest apart.")
-        ]
+        words = "An attribute of items: choose the plane in which its values lie farthest apart."
+        item_map.__annotations__["by"] = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
+        words = "Settings, training, evaluation, and the attributes that a request may have."
+        self._add_route("GET", "/model", model, "model", words, schemas.ModelResponse)
+        self._add_route("GET", "/map", item_map, "map", Engine.map.__doc__, schemas.MapResponse)
 
-        self._route("GET", "/model", model, "model", "Settings, training, figures, and what a request may say.", shapes.ModelAnswer)
-        self._route("GET", "/map", map_, "map", Engine.map.__doc__, shapes.MapAnswer)
-
-    def _operated(self) -> None:
+    def _add_operation_routes(self) -> None:
         async def health() -> Response:
-            return self._json({"status": "ok", "model": self._switch.current.version})
+            return self._json_response({"status": "ok", "model": self._slot.current.version})
 
         async def metrics() -> Response:
-            return Response(await asyncio.to_thread(self._metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
+            return Response(await asyncio.to_thread(self._metrics.render), media_type="text/plain; version=0.0.4; charset=utf-8")
 
         async def reload() -> Response:
             if not self._settings.reloadable:
-                raise Refused(403, NO_RELOAD)
+                raise RequestError(403, RELOAD_NEEDS_TOKEN)
             version, changed, refusal = await self._reload()
             if refusal is not None:
-                raise Refused(409, f"the model in the folder was refused, and {version} still answers: {refusal}")
-            return self._json({"model": version, "changed": changed})
+                raise RequestError(409, f"the model in the folder was refused, and {version} still answers: {refusal}")
+            return self._json_response({"model": version, "changed": changed})
 
-        self._route("GET", "/health", health, "health", "Whether it answers, and by which model.", shapes.HealthAnswer)
-        self._route("GET", "/metrics", metrics, "metrics", "Counts and times, as Prometheus reads them.", None)
-        self._route("POST", "/reload", reload, "reload", "Answer with the model that is in the folder now.", shapes.ReloadAnswer)
+        for method, path, endpoint, words, response in (
+            ("GET", "/health", health, "The state of the service and the version of its model.", schemas.HealthResponse),
+            ("GET", "/metrics", metrics, "Metrics in Prometheus' text format.", None),
+            ("POST", "/reload", reload, "Switch to the model that is in the folder now.", schemas.ReloadResponse),
+        ):
+            self._add_route(method, path, endpoint, endpoint.__name__, words, response)
 
-    def _route(self, method: str, path: str, endpoint: Any, name: str, words: str | None, answer: Any) -> None:
-        options: dict[str, Any] = {"response_model": answer} if answer else {"response_class": Response}
+    def _add_route(self, method: str, path: str, endpoint: Any, name: str, description: str | None, response: Any) -> None:
+        options: dict[str, Any] = {"response_model": response} if response else {"response_class": Response}
         self.app.add_api_route(
-            path, endpoint, methods=[method], name=name, summary=name.replace("_", " "), description=words, **options
+            path, endpoint, methods=[method], name=name, summary=name.replace("_", " "), description=description, **options
         )  # fmt: skip
 
-    # the page
-
-    def _shown(self) -> None:
+    def _add_page(self) -> None:
         async def page() -> Response:
             return FileResponse(PAGE / "index.html", media_type="text/html")
 
         async def file(name: str) -> Response:
-            if name not in FILES:
-                raise Refused(404, "there is no such file.")
-            return FileResponse(PAGE / name, media_type=FILES[name])
+            if name not in PAGE_FILES:
+                raise RequestError(404, f"there is no file {name[:100]!r}.")
+            return FileResponse(PAGE / name, media_type=PAGE_FILES[name])
 
         self.app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
         self.app.add_api_route("/page/{name}", file, methods=["GET"], include_in_schema=False)
 
-    # answers
+    # responses
 
-    async def _answer(self, lane: ThreadPoolExecutor, ask: Callable[[Engine], dict[str, Any]]) -> Response:
-        """By the model in use now, computed in a thread; it is named in the answer, whatever takes its place meanwhile."""
-        engine = self._switch.current
-        return self._told(*await asyncio.get_running_loop().run_in_executor(lane, lambda: _encoded(ask(engine))))
+    async def _get(self, executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], **arguments: Any) -> Response:
+        return self._response(*await self._compute(executor, method, self._slot.current, arguments))
 
-    def _told(self, answer: dict[str, Any], content: bytes) -> Response:
-        self._metrics.unknown(answer.get("unknown") or {})
-        return Response(content, headers={"x-model-version": answer["model"]}, media_type="application/json")
+    @staticmethod
+    async def _compute(
+        executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], engine: Engine, arguments: dict[str, Any]
+    ) -> Encoded:
+        """Call a method of the engine, and encode its result, in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(executor, lambda: _encode(method(engine, **arguments)))
 
-    def _json(self, answer: dict[str, Any], status: int = 200) -> Response:
-        headers = {"x-model-version": answer.get("model", self._switch.current.version)}
-        return Response(_encoded(answer)[1], status, headers, "application/json")
+    async def _compute_batched(self, engine: Engine, fields: dict[str, Any]) -> Encoded:
+        return _encode(await self._batcher.recommend(engine, fields))
 
-    def _handle_errors(self) -> None:
-        async def refused(request: Request, error: Any) -> Response:
-            request.scope[REASON] = str(error)
-            return self._json(told(error.status, str(error), error.fields), error.status)
+    def _response(self, body: dict[str, Any], content: bytes) -> Response:
+        self._metrics.count_unknown(body.get("unknown") or {})
+        return Response(content, headers={"x-model-version": body["model"]}, media_type="application/json")
 
-        async def misshapen(request: Request, error: Any) -> Response:
-            malformed = not_json(error.errors())
-            answer = malformed or invalid(error.errors())
-            request.scope[REASON] = answer["error"]["message"]
-            return self._json(answer, 400 if malformed else 422)
+    def _json_response(self, body: dict[str, Any], status: int = 200) -> Response:
+        headers = {"x-model-version": body.get("model", self._slot.current.version)}
+        return Response(_encode(body)[1], status, headers, "application/json")
 
-        async def failed(request: Request, error: Exception) -> Response:
-            return self._json(told(500, f"something went wrong here; the log has it under {request.scope['id']}."), 500)
+    def _add_error_handlers(self) -> None:
+        async def request_error(request: Request, error: Any) -> Response:
+            request.scope[REASON_KEY] = str(error)
+            return self._json_response(error_body(error.status, str(error), error.fields), error.status)
 
-        async def http(request: Request, error: Any) -> Response:
-            reasons = {
-                404: f"there is no {request.url.path[:200]!r}. /docs has what there is.",
-                405: "use another method: /docs has it.",
+        async def validation_error(request: Request, error: Any) -> Response:
+            malformed = malformed_json_body(error.errors())
+            body = malformed or validation_error_body(error.errors())
+            request.scope[REASON_KEY] = body["error"]["message"]
+            return self._json_response(body, 400 if malformed else 422)
+
+        async def internal_error(request: Request, error: Exception) -> Response:
+            message = f"internal error; the log has the details under the id {request.scope['id']}."
+            return self._json_response(error_body(500, message), 500)
+
+        async def http_error(request: Request, error: Any) -> Response:
+            messages = {
+                404: f"there is no {request.url.path[:200]!r}. /docs lists the routes.",
+                405: f"{request.method} is not supported here. /docs lists the routes and their methods.",
             }
-            answer = self._json(told(error.status_code, reasons.get(error.status_code, str(error.detail))), error.status_code)
-            answer.headers.update(error.headers or {})
-            return answer
+            message = messages.get(error.status_code, str(error.detail))
+            response = self._json_response(error_body(error.status_code, message), error.status_code)
+            response.headers.update(error.headers or {})
+            return response
 
-        self.app.add_exception_handler(Refused, refused)
-        self.app.add_exception_handler(RequestValidationError, misshapen)
-        self.app.add_exception_handler(HTTPException, http)
-        self.app.add_exception_handler(Exception, failed)
+        self.app.add_exception_handler(RequestError, request_error)
+        self.app.add_exception_handler(RequestValidationError, validation_error)
+        self.app.add_exception_handler(HTTPException, http_error)
+        self.app.add_exception_handler(Exception, internal_error)
 
 
-def _encoded(answer: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """An answer, and as JSON: null for what is no number."""
-    return answer, to_json(answer, inf_nan_mode="null")
+def _encode(body: dict[str, Any]) -> Encoded:
+    """A body and its JSON, with null for NaN and infinities."""
+    return body, to_json(body, inf_nan_mode="null")

@@ -1,7 +1,7 @@
-"""Single requests that wait at the same moment are ranked together.
+"""Micro-batching: single recommendation requests that are pending at the same time are ranked together.
 
-A matrix product for several users costs little more than that for one, and a list does not depend on what else is ranked with it
-(:mod:`everypair.ranking.rank`): the answers are the same, bit for bit, and under load there are more of them.
+A matrix product for several users costs little more than for one, and a list does not depend on the rows that are ranked with it
+(:mod:`everypair.ranking.rank`): responses are the same, bit for bit, and throughput under load is higher.
 """
 
 from __future__ import annotations
@@ -12,72 +12,72 @@ from typing import Any, NamedTuple
 
 from everypair.service.engine import Engine
 
-MOST = 32  # requests at a time
-ALIKE = ("n", "exclude_seen", "fallback", "details")  # fields that requests must agree in
+MAX_BATCH = 32  # requests
+SHARED_FIELDS = ("n", "exclude_seen", "fallback", "details")  # must be equal for all requests of a batch
 
 
-class Waiting(NamedTuple):
-    """A request, the model that is to answer it, and where the answer goes."""
+class PendingRequest(NamedTuple):
+    """A request that waits for its batch: the engine to use, the fields of its body, and the future of its result."""
 
     engine: Engine
-    asked: dict[str, Any]
-    answer: asyncio.Future[dict[str, Any]]
+    fields: dict[str, Any]
+    result: asyncio.Future[dict[str, Any]]
 
     @property
-    def kind(self) -> tuple[Any, ...]:
-        """Equal for those that can be ranked together; what has filters of its own is alone."""
-        alone = not self.asked.keys() <= {"user", "request", *ALIKE}
-        which = id(self.asked) if alone else "user" in self.asked
-        return (id(self.engine), which, *(self.asked.get(name) for name in ALIKE))
+    def batch_key(self) -> tuple[Any, ...]:
+        """Equal for requests that can be ranked together. A request with item filters is ranked alone."""
+        alone = not self.fields.keys() <= {"user", "request", *SHARED_FIELDS}
+        group = id(self.fields) if alone else "user" in self.fields
+        return (id(self.engine), group, *(self.fields.get(name) for name in SHARED_FIELDS))
 
 
 class Batcher:
-    """What waits while a thread computes. Used from one event loop at a time.
+    """Collects requests while a thread computes the batch before. Used from one event loop at a time.
 
     Parameters
     ----------
-    lane : Executor
-        Of the thread.
+    executor : Executor
+        With one thread, which computes the batches.
     """
 
-    def __init__(self, lane: Executor) -> None:
-        self._lane = lane
-        self._waiting: list[Waiting] = []
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._pending: list[PendingRequest] = []
         self._busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def recommend(self, engine: Engine, asked: dict[str, Any]) -> dict[str, Any]:
-        """As :meth:`Engine.recommend`, when its turn comes."""
+    async def recommend(self, engine: Engine, fields: dict[str, Any]) -> dict[str, Any]:
+        """The result of :meth:`Engine.recommend` with these fields."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # one before may have ended in the middle
-            self._loop, self._waiting, self._busy = loop, [], False
-        waiting = Waiting(engine, asked, loop.create_future())
-        self._waiting.append(waiting)
+        if loop is not self._loop:  # the loop before may have been closed while a batch was computed
+            self._loop, self._pending, self._busy = loop, [], False
+        request = PendingRequest(engine, fields, loop.create_future())
+        self._pending.append(request)
         if not self._busy:
-            self._next()
-        return await waiting.answer
+            self._start_batch()
+        return await request.result
 
-    def _next(self) -> None:
-        """The first that waits, and all that are like it; those who asked for it may have gone."""
-        waiting = [each for each in self._waiting if not each.answer.done()]
-        kinds = [each.kind for each in waiting[:1]]
-        some = [each for each in waiting if each.kind in kinds][:MOST]
-        taken = set(map(id, some))
-        self._waiting = [each for each in waiting if id(each) not in taken]
-        self._busy = bool(some)
-        if some:
-            engine, asked = some[0].engine, [each.asked for each in some]
-            computing = asyncio.get_running_loop().run_in_executor(self._lane, engine.recommend_together, asked)
-            computing.add_done_callback(lambda done: self._done(some, done))
+    def _start_batch(self) -> None:
+        """Compute the oldest request and all that can be ranked with it. Requests of clients that disconnected are dropped."""
+        pending = [request for request in self._pending if not request.result.done()]
+        keys = [request.batch_key for request in pending[:1]]
+        batch = [request for request in pending if request.batch_key in keys][:MAX_BATCH]
+        taken = set(map(id, batch))
+        self._pending = [request for request in pending if id(request) not in taken]
+        self._busy = bool(batch)
+        if batch:
+            engine, fields = batch[0].engine, [request.fields for request in batch]
+            computing = asyncio.get_running_loop().run_in_executor(self._executor, engine.recommend_together, fields)
+            computing.add_done_callback(lambda computed: self._finish_batch(batch, computed))
 
-    def _done(self, some: list[Waiting], computed: asyncio.Future[list[Any]]) -> None:
-        failed = computed.exception()
-        answers = [failed] * len(some) if failed is not None else computed.result()
-        for each, answer in zip(some, answers, strict=True):
-            if each.answer.done():
+    def _finish_batch(self, batch: list[PendingRequest], computed: asyncio.Future[list[Any]]) -> None:
+        failure = computed.exception()
+        results = [failure] * len(batch) if failure is not None else computed.result()
+        for request, result in zip(batch, results, strict=True):
+            if request.result.done():
                 continue
-            if isinstance(answer, BaseException):
-                each.answer.set_exception(answer)
+            if isinstance(result, BaseException):
+                request.result.set_exception(result)
             else:
-                each.answer.set_result(answer)
-        self._next()
+                request.result.set_result(result)
+        self._start_batch()

@@ -1,4 +1,4 @@
-"""Connections that do not wait for ever: what a client sends has a size and a time, and an answer that is not taken is given up."""
+"""HTTP connections with limits of time and size, so that slow or endless clients cannot hold a worker."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from everypair.service.limits import Limits
-from everypair.service.middleware import ABORT, HEAD
+from everypair.service.middleware import ABORT_KEY, MAX_HEADER_BYTES
 
 
-def connections(limits: Limits) -> Any:
-    """How a server makes connections with such limits."""
-    return partial(Connection, limits)
+def connection_factory(limits: Limits) -> Any:
+    """A protocol class for uvicorn's option ``http``."""
+    return partial(LimitedConnection, limits)
 
 
-class Connection(HttpToolsProtocol):
-    """One that is closed when no whole head comes in time, or when head or body do not end."""
+class LimitedConnection(HttpToolsProtocol):
+    """Closed when the headers of a request do not arrive in time, or when headers or body exceed their limits."""
 
     def __init__(self, limits: Limits, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._seconds, self._most, self._size = limits.seconds, HEAD + 2 * limits.body, 0
-        self._waiting: asyncio.TimerHandle | None = None
+        self._header_seconds, self._max_bytes, self._received = limits.seconds, MAX_HEADER_BYTES + 2 * limits.body, 0
+        self._header_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._wait()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._go_on()
+        self._cancel_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of frames around parts of a body count, too: as many as the body has, and no more."""
-        self._size += len(data)
+        """The framing of a chunked body counts too, which is why the limit is twice that of a body."""
+        self._received += len(data)
         super().data_received(data)
-        if self._size > (self._most if self._waiting is None else HEAD):
+        if self._received > (self._max_bytes if self._header_timer is None else MAX_HEADER_BYTES):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._waiting is None:
-            self._wait()
+        if self._header_timer is None:
+            self._start_timer()
 
     def on_headers_complete(self) -> None:
-        self._go_on()
-        self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+        self._cancel_timer()
+        self.scope[ABORT_KEY] = self.transport.abort  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._size = 0
+        self._received = 0
         super().on_message_complete()
 
-    def _wait(self) -> None:
-        self._waiting = self.loop.call_later(self._seconds, self.transport.abort)
+    def _start_timer(self) -> None:
+        self._header_timer = self.loop.call_later(self._header_seconds, self.transport.abort)
 
-    def _go_on(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+    def _cancel_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None

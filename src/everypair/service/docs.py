@@ -1,4 +1,4 @@
-"""``/docs``: the description of the service, to be read and tried, without anything from elsewhere."""
+"""``/docs``: the OpenAPI description in Swagger UI, served without any file from another site."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import fastapi_offline
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, HTMLResponse, Response
 
-from everypair.service.errors import Refused
-from everypair.service.middleware import CONTENT
+from everypair.service.errors import RequestError
+from everypair.service.middleware import CONTENT_SECURITY_POLICY
 
 ASSETS = Path(fastapi_offline.__file__).with_name("static")  # Swagger UI
 FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
-STYLED = {"content-security-policy": CONTENT.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")}
+INLINE_STYLES = CONTENT_SECURITY_POLICY.replace("style-src 'self'", "style-src 'self' 'unsafe-inline'")  # Swagger UI has some
 START = 'window.onload = () => SwaggerUIBundle({url: "openapi.json", dom_id: "#docs", deepLinking: false, validatorUrl: null});\n'
 HTML = """<!doctype html>
 <html lang="en">
@@ -34,28 +34,28 @@ HTML = """<!doctype html>
 """
 
 
-def add_to(app: FastAPI, token: bool) -> None:
-    """The page, its files, and the description itself, which says whether a token is needed."""
+def add_docs(app: FastAPI, needs_token: bool) -> None:
+    """Add ``/docs`` and its files; with ``needs_token``, declare the bearer token in the OpenAPI description."""
 
     async def page() -> Response:
-        return HTMLResponse(HTML, headers=STYLED)
+        return HTMLResponse(HTML, headers={"content-security-policy": INLINE_STYLES})
 
     async def file(name: str) -> Response:
         if name == "start.js":
             return Response(START, media_type="text/javascript")
         if name not in FILES:
-            raise Refused(404, "there is no such file.")
+            raise RequestError(404, f"there is no file {name[:100]!r}.")
         return FileResponse(ASSETS / name, media_type=FILES[name])
 
     app.add_api_route("/docs", page, methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs/{name}", file, methods=["GET"], include_in_schema=False)
-    if token:
-        described = app.openapi
+    if needs_token:
+        openapi = app.openapi
 
-        def with_token() -> dict[str, Any]:
-            description = described()
+        def openapi_with_token() -> dict[str, Any]:
+            description = openapi()
             description.setdefault("components", {})["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             description["security"] = [{"token": []}]
             return description
 
-        app.openapi = with_token  # type: ignore[method-assign]
+        app.openapi = openapi_with_token  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""What clients are told when something is not done: one shape for all of it, without traces of the program."""
+"""Errors as clients see them: one JSON shape for all statuses, without traces of the program."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ CODES = {
     500: "internal", 503: "timeout",
 }  # fmt: skip
 
-MOST = 20  # fields that are named
+MAX_FIELDS = 20  # named in one error
 
 
-class Refused(Exception):  # noqa: N818 (a refusal of theirs, not an error of ours)
-    """A request that is not answered.
+class RequestError(Exception):
+    """A request that is answered with an error status.
 
     Parameters
     ----------
     status : int
     message : str
-        What was given, what was expected and what to do.
+        The value given, what was expected and what to do.
     field : str, optional
-        The part of the body it is about, such as ``request.history``.
+        The field of the body at fault, such as ``request.history``.
     """
 
     def __init__(self, status: int, message: str, field: str | None = None) -> None:
@@ -34,15 +34,15 @@ class Refused(Exception):  # noqa: N818 (a refusal of theirs, not an error of ou
         self.status, self.fields = status, [(field, message)] if field else []
 
 
-def told(status: int, message: str, fields: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
-    """An error as clients get it."""
+def error_body(status: int, message: str, fields: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+    """The body of an error response; ``fields`` are pairs of a field and what is wrong with it."""
     named = [{"field": field, "message": text} for field, text in fields]
     return {"error": {"code": CODES.get(status, "error"), "message": message, "fields": named}}
 
 
 @contextmanager
-def about(field: str) -> Iterator[None]:
-    """What the package refuses in here is the fault of a field of the body."""
+def field_errors(field: str) -> Iterator[None]:
+    """Turn errors that the library raises about the values of a field into a :class:`RequestError` (422) that names it."""
     try:
         yield
     except (ValueError, TypeError, OverflowError) as error:
@@ -50,32 +50,32 @@ def about(field: str) -> Iterator[None]:
         if field.startswith("request"):
             field += "" if request is None or field == "request" else f"[{request}]"
             field += "" if name is None else f".{name}"
-        raise Refused(422, str(error), field) from error
+        raise RequestError(422, str(error), field) from error
 
 
-def not_json(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What is not JSON at all, if it is not."""
+def malformed_json_body(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The error body for a request that is not JSON; None if it is."""
     if errors[0]["type"] != "json_invalid":
         return None
-    return told(400, f"the body is not JSON: {errors[0]['ctx']['error']}.")
+    return error_body(400, f"the body is not JSON: {errors[0]['ctx']['error']}.")
 
 
-def invalid(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What does not have the shape that the description says, field by field."""
+def validation_error_body(errors: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The error body for a request that does not match its schema, field by field."""
     fields: dict[str, str] = {}
     for error in errors:
-        place = _place(error["loc"]) + error.get("ctx", {}).get("place", "")
-        fields.setdefault(place, str(error["msg"]))
-    first, more = next(iter(fields.items())), len(fields) - 1
-    return told(422, f"{first[0]}: {first[1]}" + (f" (and {more} more)" if more else ""), list(fields.items())[:MOST])
+        path = _field_path(error["loc"]) + error.get("ctx", {}).get("path", "")
+        fields.setdefault(path, str(error["msg"]))
+    (path, message), more = next(iter(fields.items())), len(fields) - 1
+    return error_body(422, f"{path}: {message}" + (f" (and {more} more)" if more else ""), list(fields.items())[:MAX_FIELDS])
 
 
-def _place(loc: Sequence[Any]) -> str:
+def _field_path(location: Sequence[Any]) -> str:
     """``("body", "requests", 0, "history")`` as ``requests[0].history``."""
-    place = ""
-    for part in loc[1:]:
+    path = ""
+    for part in location[1:]:
         if isinstance(part, int):
-            place += f"[{part}]"
+            path += f"[{part}]"
         else:
-            place += f".{part}" if place else str(part)
-    return place or str(loc[0])
+            path += f".{part}" if path else str(part)
+    return path or str(location[0])

@@ -1,4 +1,4 @@
-"""How much a client may ask for."""
+"""Limits of size, time and concurrency for requests to the service."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused beyond.
+    """Requests beyond these are refused, with the status in parentheses.
 
     Attributes
     ----------
     body : int
         Bytes of a request's body (413).
     n : int
-        Items of a list (422, as all that follow).
+        Items of a list (422).
     batch : int
-        Users or requests of a batch.
+        Users or requests of a batch (422).
     history : int
-        Items of a history.
+        Items of a history (422).
     ids : int
-        Items of ``allow``, of ``deny``, and of the candidates of one list.
+        Items of ``allow``, of ``deny``, and of the candidates of one list (422).
     text : int
-        Letters of an id, a value or a query.
+        Characters of an id, a value or a query (422).
     seconds : float
-        For the head of a request (the connection is closed), and from there to the end of its answer (503).
+        For the headers to arrive (the connection is closed), and from then to the end of the response (503).
     concurrent : int
         Requests at a time in a worker (429).
     """
@@ -39,7 +39,7 @@ class Limits:
     concurrent: int = 128
 
     def __post_init__(self) -> None:
-        from everypair.runtime import validation as check  # not before: it is slow to import, and the command's help is not
+        from everypair.runtime import validation as check  # here, so that the command line's help need not import it
 
         for field in fields(self):
             if field.name == "seconds":

@@ -1,4 +1,4 @@
-"""Which model answers: another one is made ready beside it, and takes its place between two requests."""
+"""The slot that holds the model in use: a new model is prepared beside it and takes its place between two requests."""
 
 from __future__ import annotations
 
@@ -8,60 +8,59 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everypair.service.engine import Engine
-from everypair.service.errors import Refused
+from everypair.service.errors import RequestError
+from everypair.service.messages import ReloadResult
 from everypair.service.telemetry import log, without_path
-from everypair.service.worker import Reloaded
 
 
 class ModelSlot:
-    """The model in use, of a folder or of one's own.
+    """The model in use, from a folder or from memory.
 
-    A request takes ``current`` once, and keeps to it: no answer is made by two models. What was in use goes when its last answer
-    has been made.
+    A request reads ``current`` once, so that no response mixes two models. A replaced model is freed after its last response.
 
     Parameters
     ----------
     current : Engine
     path : path, optional
-        Of its folder, which another model may be put into.
+        The folder of the model, where a new one may be saved.
     title : str, optional
         See :class:`~everypair.service.settings.Settings`.
     """
 
     def __init__(self, current: Engine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
         self.current, self._path, self._title = current, None if path is None else Path(path).absolute(), title
-        self._ready: Engine | None = None
-        self._changing = threading.Lock()
-        self.watch: Callable[[], None] = lambda: None
+        self._prepared: Engine | None = None
+        self._reload_lock = threading.Lock()
+        self.on_switch: Callable[[], None] = lambda: None
 
     def prepare(self, verify: bool = True, path: Path | None = None) -> str:
-        """Open what is in the folder, or in another, beside what is in use; its version. An error if it cannot be used."""
-        place = path or self._path
-        if place is None:
-            raise Refused(409, "this recommender was not loaded from a folder: there is nothing to load again.")
-        self._ready = Engine.open(place, verify, self._title)
-        return self._ready.version
+        """Open the model in the folder (or in ``path``) beside the one in use and return its version."""
+        folder = path or self._path
+        if folder is None:
+            raise RequestError(409, "this recommender was not loaded from a folder, so it cannot be reloaded.")
+        self._prepared = Engine.open(folder, verify, self._title)
+        return self._prepared.version
 
     def commit(self) -> None:
-        """Answer with it from now on."""
-        if self._ready is not None and self._ready.version != self.current.version:
-            before, self.current = self.current.version, self._ready
+        """Use the prepared model from now on."""
+        if self._prepared is not None and self._prepared.version != self.current.version:
+            before, self.current = self.current.version, self._prepared
             log("switched", model=self.current.version, before=before)
-            self.watch()
-        self._ready = None
+            self.on_switch()
+        self._prepared = None
 
     def drop(self) -> None:
-        """Leave it as it was."""
-        self._ready = None
+        """Forget the prepared model."""
+        self._prepared = None
 
-    def reload(self) -> Reloaded:
-        """Both, in this process alone."""
-        with self._changing:
+    def reload(self) -> ReloadResult:
+        """Prepare and commit, for an application that runs in one process."""
+        with self._reload_lock:
             before = self.current.version
             try:
                 self.prepare()
             except (ValueError, OSError) as error:
                 self.drop()
-                return Reloaded(before, False, without_path(str(error), self._path))
+                return ReloadResult(before, False, without_path(str(error), self._path))
             self.commit()
-            return Reloaded(self.current.version, self.current.version != before)
+            return ReloadResult(self.current.version, self.current.version != before)

@@ -1,4 +1,4 @@
-"""What clients send, and what they get: the shapes that are checked, and that ``/docs`` describes."""
+"""Pydantic schemas of requests and responses, which are validated and described at ``/docs``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from pydantic_core import PydanticCustomError
 
 from everypair.service.limits import Limits
 
-LOW, HIGH = -(2**63), 2**63 - 1  # of integers that ids and numbers can be
-ID = "must be a text of at most {text} letters, or an integer of 64 bits, got {kind}"
-LIST = "must be a list of {least} to {most} {what}, got {kind}"
-REQUEST = "must be an object of at most {most} names and values, got {kind}"
-NAMES = 200  # that a request says, at most
-VALUE = (
-    "must be a text of at most {text} letters, a finite number, true, false, null, or a list of at most {history} such, got {kind}"
+LOWEST, HIGHEST = -(2**63), 2**63 - 1  # integers that ids and values can be
+MAX_NAMES = 200  # in a request
+INVALID_ID = "must be a string of at most {text} characters, or an integer of 64 bits, got {kind}"
+INVALID_LIST = "must be a list of {least} to {most} {what}, got {kind}"
+INVALID_REQUEST = "must be an object of at most {most} names and values, got {kind}"
+INVALID_VALUE = (
+    "must be a string of at most {text} characters, a finite number, true, false, null, or a list of at most {history} of these, "
+    "got {kind}"
 )
 
 
-class Body(BaseModel):
-    """Nothing but what it names, and nothing converted."""
+# requests
+
+
+class RequestBody(BaseModel):
+    """A body without unknown fields, whose values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class OneOf(Body):
-    """Exactly one of two fields."""
+class OneOfTwo(RequestBody):
+    """A body with exactly one of two fields: ``user`` or ``request``, or their plurals."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -41,235 +45,265 @@ def _alternatives(body: type[BaseModel]) -> tuple[str, str]:
     return ("users", "requests") if "users" in body.model_fields else ("user", "request")
 
 
-class Bodies(NamedTuple):
-    """The shapes of what clients send, with the limits of a service."""
+class RequestSchemas(NamedTuple):
+    """The request bodies of all routes, with the limits of a service."""
 
-    recommend: type[Body]
-    recommend_batch: type[Body]
-    similar: type[Body]
-    similar_batch: type[Body]
-    explain: type[Body]
-    place: type[Body]
-    user: type[Body]
+    recommend: type[RequestBody]
+    recommend_batch: type[RequestBody]
+    similar: type[RequestBody]
+    similar_batch: type[RequestBody]
+    explain: type[RequestBody]
+    place: type[RequestBody]
+    user: type[RequestBody]
 
 
-def bodies(limits: Limits) -> Bodies:
-    """By what may be asked for."""
+def request_schemas(limits: Limits) -> RequestSchemas:
+    """The request bodies with these limits.
 
-    def is_id(value: Any, place: str = "") -> Any:
+    Ids, requests and lists of them are checked by functions rather than by pydantic types: these stop at the first error, where
+    pydantic would collect one for each of ten thousand ids.
+    """
+
+    def check_id(value: Any, path: str = "") -> Any:
         if isinstance(value, str) and len(value) <= limits.text:
             return value
-        if isinstance(value, int) and not isinstance(value, bool) and LOW <= value <= HIGH:
+        if isinstance(value, int) and not isinstance(value, bool) and LOWEST <= value <= HIGHEST:
             return value
-        raise PydanticCustomError("id", ID, {"text": limits.text, "kind": _kind(value), "place": place})
+        raise PydanticCustomError("id", INVALID_ID, {"text": limits.text, "kind": _kind(value), "path": path})
 
-    def are_ids(value: Any, place: str = "", most: int = limits.ids, least: int = 0) -> Any:
-        """The first that is wrong is enough: nobody reads ten thousand errors."""
+    def check_ids(value: Any, path: str = "", most: int = limits.ids, least: int = 0) -> Any:
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise PydanticCustomError(
-                "ids", LIST, {"least": least, "most": most, "what": "ids", "kind": _kind(value), "place": place}
+                "ids", INVALID_LIST, {"least": least, "most": most, "what": "ids", "kind": _kind(value), "path": path}
             )
-        for j, one in enumerate(value):
-            is_id(one, f"{place}[{j}]")
+        for j, entry in enumerate(value):
+            check_id(entry, f"{path}[{j}]")
         return value
 
-    def is_request(value: Any, place: str = "") -> Any:
-        if not isinstance(value, dict) or len(value) > NAMES:
-            raise PydanticCustomError("request", REQUEST, {"most": NAMES, "kind": _kind(value), "place": place})
-        for name, said in value.items():
-            listed = isinstance(said, list) and len(said) <= limits.history
-            for one in said if listed else [said]:
-                if not _is_scalar(one, limits.text) or len(name) > limits.text:
-                    facts = {"text": limits.text, "history": limits.history, "kind": _kind(one)}
-                    raise PydanticCustomError("value", VALUE, {**facts, "place": f"{place}.{name[:100]}"})
+    def check_request(value: Any, path: str = "") -> Any:
+        if not isinstance(value, dict) or len(value) > MAX_NAMES:
+            raise PydanticCustomError("request", INVALID_REQUEST, {"most": MAX_NAMES, "kind": _kind(value), "path": path})
+        for name, attribute in value.items():
+            is_list = isinstance(attribute, list) and len(attribute) <= limits.history
+            for entry in attribute if is_list else [attribute]:
+                if not _is_scalar(entry, limits.text) or len(name) > limits.text:
+                    allowed = {"text": limits.text, "history": limits.history}
+                    raise PydanticCustomError(
+                        "value", INVALID_VALUE, {**allowed, "kind": _kind(entry), "path": f"{path}.{name[:100]}"}
+                    )
         return value
 
-    def each(check: Any, what: str) -> Any:
-        def are(value: Any) -> Any:
+    def batch_check(check: Any, what: str) -> Any:
+        def check_batch(value: Any) -> Any:
             if not isinstance(value, list) or not 1 <= len(value) <= limits.batch:
-                raise PydanticCustomError("batch", LIST, {"least": 1, "most": limits.batch, "what": what, "kind": _kind(value)})
-            for j, one in enumerate(value):
-                check(one, f"[{j}]")
+                raise PydanticCustomError(
+                    "batch", INVALID_LIST, {"least": 1, "most": limits.batch, "what": what, "kind": _kind(value)}
+                )
+            for j, entry in enumerate(value):
+                check(entry, f"[{j}]")
             return value
 
-        return are
+        return check_batch
 
-    text_schema, integer_schema = {"type": "string", "maxLength": limits.text}, {"type": "integer", "minimum": LOW, "maximum": HIGH}
-    scalars: list[Any] = [text_schema, integer_schema, {"type": "number"}, {"type": "boolean"}, {"type": "null"}]
-    many = {"type": "array", "items": {"anyOf": scalars}, "maxItems": limits.history}
-    id_schema = {"anyOf": [text_schema, integer_schema]}
+    string_schema = {"type": "string", "maxLength": limits.text}
+    integer_schema = {"type": "integer", "minimum": LOWEST, "maximum": HIGHEST}
+    scalar_schemas: list[Any] = [string_schema, integer_schema, {"type": "number"}, {"type": "boolean"}, {"type": "null"}]
+    list_schema = {"type": "array", "items": {"anyOf": scalar_schemas}, "maxItems": limits.history}
+    id_schema = {"anyOf": [string_schema, integer_schema]}
     ids_schema = {"type": "array", "items": id_schema, "maxItems": limits.ids}
-    names = {"maxProperties": NAMES, "propertyNames": {"maxLength": limits.text}}
-    request_schema = {"type": "object", "additionalProperties": {"anyOf": [*scalars, many]}, **names}
+    request_schema = {
+        "type": "object", "additionalProperties": {"anyOf": [*scalar_schemas, list_schema]}, "maxProperties": MAX_NAMES,
+        "propertyNames": {"maxLength": limits.text},
+    }  # fmt: skip
 
-    def batch(of: Any) -> Any:
+    def batch_schema(of: Any) -> Any:
         return {"type": "array", "items": of, "minItems": 1, "maxItems": limits.batch}
 
-    def shape(check: Any, schema: Any) -> Any:
+    def checked(check: Any, schema: Any) -> Any:
         return Annotated[Any, AfterValidator(check), WithJsonSchema(schema)]
 
-    Id, Ids = shape(is_id, id_schema), shape(are_ids, ids_schema)
-    Request = shape(is_request, request_schema)
-    IdBatch, RequestBatch = shape(each(is_id, "ids"), batch(id_schema)), shape(each(is_request, "requests"), batch(request_schema))
+    Id, Ids = checked(check_id, id_schema), checked(check_ids, ids_schema)
+    Request = checked(check_request, request_schema)
+    IdBatch = checked(batch_check(check_id, "ids"), batch_schema(id_schema))
+    IdsBatch = checked(batch_check(check_ids, "lists of ids"), batch_schema(ids_schema))
+    RequestBatch = checked(batch_check(check_request, "requests"), batch_schema(request_schema))
 
-    person: dict[str, Any] = {
+    user_or_request: dict[str, Any] = {
         "user": (Id, Field(None, description="A user of the data.")),
         "request": (Request, Field(None, description=(
-            'In place of the user, what is known of someone: attributes by name, "history" (items, oldest first) and, if there is '
-            "one, the user's id, named as in the interactions."
+            'Instead of a user: attributes by name, "history" (items, oldest first) and, for a user of the data, the id, named as '
+            "in the interactions."
         ))),
     }  # fmt: skip
-    people: dict[str, Any] = {
+    users_or_requests: dict[str, Any] = {
         "users": (IdBatch, Field(None, description="Users of the data.")),
-        "requests": (RequestBatch, Field(None, description="In their place, what is known of people.")),
+        "requests": (RequestBatch, Field(None, description="Instead of users, requests as of /recommend.")),
     }
-    length: dict[str, Any] = {
+    list_options: dict[str, Any] = {
         "n": (Annotated[int, Field(ge=1, le=limits.n)], Field(10, description="Items of a list.")),
-        "details": (bool, Field(False, description="With titles and attributes of items.")),
+        "details": (bool, Field(False, description="Add titles and attributes of items.")),
     }
     filters: dict[str, Any] = {
         "exclude_seen": (bool, Field(True, description="Leave out the items of the history.")),
-        "allow": (Ids, Field(None, description="The only items that may be recommended.")),
-        "deny": (Ids, Field(None, description="Items that may not be.")),
-        "fallback": (Literal["error", "popular"], Field("error", description="Where the model can say nothing of someone.")),
+        "allow": (Ids, Field(None, description="Recommend only these items.")),
+        "deny": (Ids, Field(None, description="Do not recommend these items.")),
+        "fallback": (
+            Literal["error", "popular"],
+            Field("error", description="What to do if the model cannot score for this user or request."),
+        ),
     }
-    candidates = Field(None, description="The only items that may be recommended; in a batch, a list for each.")
-    of_each = shape(each(are_ids, "lists of ids"), batch(ids_schema))
+    candidates = Field(None, description="Recommend only these items; in a batch, a list of items for each user or request.")
 
-    def made(name: str, base: type[Body], example: dict[str, Any], **shape: Any) -> type[Body]:
-        body = create_model(name, __base__=base, **shape)
-        either = {"oneOf": [{"required": [field]} for field in _alternatives(body)]} if issubclass(base, OneOf) else {}
+    def schema(name: str, base: type[RequestBody], example: dict[str, Any], **fields: Any) -> type[RequestBody]:
+        body = create_model(name, __base__=base, **fields)
+        either = {"oneOf": [{"required": [field]} for field in _alternatives(body)]} if issubclass(base, OneOfTwo) else {}
         extra: Any = {**either, "example": example}
         body.model_config["json_schema_extra"] = extra
         body.model_rebuild(force=True)
         return body
 
-    visitor: dict[str, Any] = {"history": []}  # nobody's, and every model answers it
+    visitor: dict[str, Any] = {"history": []}  # every model accepts this request
     popular: dict[str, Any] = {"n": 5, "fallback": "popular"}
     item = {"item": (Id, Field(description="An item of the data."))}
-    return Bodies(
-        made("Recommend", OneOf, {"request": visitor, **popular}, **person, **length, **filters, candidates=(Ids, candidates)),
-        made(
-            "RecommendBatch",
-            OneOf,
-            {"requests": [visitor, visitor], **popular},
-            **people,
-            **length,
+    return RequestSchemas(
+        recommend=schema(
+            "Recommend",
+            OneOfTwo,
+            {"request": visitor, **popular},
+            **user_or_request,
+            **list_options,
             **filters,
-            candidates=(of_each, candidates),
+            candidates=(Ids, candidates),
         ),
-        made("Similar", Body, {"item": "v007", "n": 5}, **item, **length),
-        made(
+        recommend_batch=schema(
+            "RecommendBatch",
+            OneOfTwo,
+            {"requests": [visitor, visitor], **popular},
+            **users_or_requests,
+            **list_options,
+            **filters,
+            candidates=(IdsBatch, candidates),
+        ),
+        similar=schema("Similar", RequestBody, {"item": "v007", "n": 5}, **item, **list_options),
+        similar_batch=schema(
             "SimilarBatch",
-            Body,
+            RequestBody,
             {"items": ["v007", "v042"], "n": 5},
             items=(IdBatch, Field(description="Items of the data.")),
-            **length,
+            **list_options,
         ),
-        made("Explain", OneOf, {"request": visitor, "item": "v007"}, **person, **item),
-        made(
+        explain=schema("Explain", OneOfTwo, {"request": visitor, "item": "v007"}, **user_or_request, **item),
+        place=schema(
             "Place",
-            OneOf,
+            OneOfTwo,
             {"request": visitor},
-            **person,
+            **user_or_request,
             by=(Annotated[str, Field(max_length=limits.text)], Field("", description="As of /map.")),
         ),
-        made("User", Body, {"user": "u001"}, user=(Id, Field(description="A user of the data."))),
+        user=schema("User", RequestBody, {"user": "u001"}, user=(Id, Field(description="A user of the data."))),
     )
 
 
-def _is_scalar(value: Any, longest: int) -> bool:
+def _is_scalar(value: Any, max_length: int) -> bool:
     if value is None or isinstance(value, bool):
         return True
     if isinstance(value, str):
-        return len(value) <= longest
-    return LOW <= value <= HIGH if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
+        return len(value) <= max_length
+    return LOWEST <= value <= HIGHEST if isinstance(value, int) else isinstance(value, float) and math.isfinite(value)
 
 
 def _kind(value: Any) -> str:
-    """What something of a client's is, in few words."""
+    """What an invalid value is, without repeating it."""
     if isinstance(value, str):
-        return f"a text of {len(value):,} letters"
+        return f"a string of {len(value):,} characters"
     if isinstance(value, list):
         return f"a list of {len(value):,}"
     names = {bool: "true or false", int: "a larger integer", float: "a number", dict: "an object", type(None): "null"}
     return names.get(type(value), type(value).__name__)
 
 
-# what clients get
+# responses
 
 
-class Listed(BaseModel):
+class RankedItem(BaseModel):
     """An item of a list."""
 
     item: str | int
-    score: float = Field(description="As of `Recommender.recommend`, bit for bit; of /similar, the cosine.")
+    score: float = Field(description="That of `Recommender.recommend`, bit for bit; of /similar, the cosine.")
     rank: int = Field(description="From 1.")
     title: str | None = None
     attributes: dict[str, Any] | None = None
 
 
-class Answer(BaseModel):
-    """Made by one model, whose version it names."""
+class VersionedResponse(BaseModel):
+    """A response that names the version of the model that computed it."""
 
-    model: str = Field(description="The version of the model: a checksum of all that it is made of.")
-
-
-class ListAnswer(Answer):
-    items: list[Listed]
-    note: str | None = Field(None, description="Why the list is shorter than asked for.")
-    unknown: dict[str, int] = Field({}, description="How many values training never saw, by attribute; they were left out.")
+    model: str = Field(description="The version of the model: a checksum of the content of its folder.")
 
 
-class BatchAnswer(Answer):
-    lists: list[list[Listed]]
+class ListResponse(VersionedResponse):
+    items: list[RankedItem]
+    note: str | None = Field(None, description="Why the list is shorter than requested.")
+    unknown: dict[str, int] = Field(
+        {}, description="The number of values that are not in the training data, by attribute; they were ignored."
+    )
+
+
+class BatchResponse(VersionedResponse):
+    lists: list[list[RankedItem]]
     note: str | None = None
     unknown: dict[str, int] = {}
 
 
-class Contribution(BaseModel):
+class ScoreContribution(BaseModel):
+    """What one feature adds to a score."""
+
     field: str
     value: str
     contribution: float
-    title: str | None = Field(None, description="Of the item that the value is, if it is one.")
+    title: str | None = Field(None, description="The title, if the value is an item.")
 
 
-class ExplainAnswer(Answer):
+class ExplainResponse(VersionedResponse):
     item: str | int
     score: float = Field(description="The sum of all contributions.")
-    contributions: list[Contribution] = Field(description="The largest first; those of every item and of the item itself last.")
+    contributions: list[ScoreContribution] = Field(
+        description="The largest first; those common to all items, and those of the item itself, last."
+    )
 
 
-class Found(BaseModel):
+class ItemSummary(BaseModel):
     """An item of the data."""
 
     item: str | int
     title: str | None = None
     attributes: dict[str, Any]
-    events: float = Field(description="How often it was chosen.")
+    events: float = Field(description="The number of interactions with it.")
 
 
-class ItemsAnswer(Answer):
-    items: list[Found]
+class ItemsResponse(VersionedResponse):
+    items: list[ItemSummary]
 
 
-class UsersAnswer(Answer):
+class UsersResponse(VersionedResponse):
     users: list[str | int]
 
 
-class ProfileAnswer(Answer):
+class ProfileResponse(VersionedResponse):
     user: str | int
     attributes: dict[str, Any]
-    history: list[Found] = Field(description="What the user has seen, oldest first; the latest of them.")
-    earlier: list[str | int] = Field(description="The items before those, as far as a request may name them.")
-    seen: int = Field(description="How many that are in all.")
+    history: list[ItemSummary] = Field(description="The latest items of the user's history, oldest first.")
+    earlier: list[str | int] = Field(description="The items before those, oldest first; very long histories are cut off.")
+    seen: int = Field(description="The length of the whole history.")
 
 
-class ModelAnswer(Answer):
+class ModelResponse(VersionedResponse):
     facts: dict[str, Any]
 
 
-class Point(BaseModel):
+class MapPoint(BaseModel):
+    """An item on the map."""
+
     item: str | int
     title: str | None = None
     attributes: dict[str, Any]
@@ -277,37 +311,39 @@ class Point(BaseModel):
     y: float
 
 
-class MapAnswer(Answer):
-    points: list[Point]
-    explained: float = Field(description="The share of the variance of directions that two dimensions have.")
+class MapResponse(VersionedResponse):
+    points: list[MapPoint]
+    explained: float = Field(description="The share of the variance of item directions along the two dimensions.")
 
 
-class PlaceAnswer(Answer):
+class PlaceResponse(VersionedResponse):
     x: float | None
     y: float | None
 
 
-class HealthAnswer(BaseModel):
+class HealthResponse(BaseModel):
     status: Literal["ok"]
     model: str
 
 
-class ReloadAnswer(Answer):
-    changed: bool = Field(description="Whether it is another model than before.")
+class ReloadResponse(VersionedResponse):
+    changed: bool = Field(description="Whether the model is another than before.")
 
 
-class Problem(BaseModel):
+class FieldError(BaseModel):
+    """What is wrong with a field of the request."""
+
     field: str
     message: str
 
 
-class ErrorBody(BaseModel):
+class ErrorDetail(BaseModel):
     code: str
     message: str
-    fields: list[Problem]
+    fields: list[FieldError]
 
 
-class ErrorAnswer(BaseModel):
-    """Something was not done."""
+class ErrorResponse(BaseModel):
+    """The body of every response with an error status."""
 
-    error: ErrorBody
+    error: ErrorDetail

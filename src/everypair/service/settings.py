@@ -1,4 +1,4 @@
-"""How a service is run: what a client may ask for, who may ask, and what is told of it."""
+"""Settings of the service: limits, access, and logging."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 @dataclass(frozen=True)
 class Settings:
-    """Of a service.
+    """Settings of a service.
 
     Attributes
     ----------
     limits : Limits
     token : str, optional
-        What clients must send as ``Authorization: Bearer TOKEN``, for all but the page itself, the description and ``/health``.
+        Clients must send it as ``Authorization: Bearer TOKEN``, except for the page's files, the API description and ``/health``.
     host : str
-        The address it is bound to. On one that others reach, ``/reload`` needs a token.
+        The address that the service is bound to. If other machines can reach it, ``/reload`` needs a token.
     hosts : tuple of str
-        Names by which clients may call it, and whose pages may ask it. On a loopback address without a token those of this machine
-        are added, and no other is answered: no web site can make a browser ask through a name of its own. Otherwise, empty
-        means any.
+        Accepted values of the ``Host`` header, and sites whose pages may send requests. On a loopback address without a token the
+        names of this machine are added and all other hosts are refused, which prevents DNS rebinding. Otherwise, empty means any.
     title : str, optional
-        The column of the items' table that people know items by. By default "title" or "name".
+        The column of the items' table with their titles. By default "title" or "name".
     personal : bool
-        Whether logs may tell addresses of clients, and what was wrong with what they sent.
+        Whether logs may contain addresses of clients and the reasons for refused requests.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -40,11 +39,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.token is not None and (not self.token.isascii() or not self.token.isprintable() or len(self.token) < 16):
-            raise ValueError("the token must be 16 or more printable ASCII letters; 'openssl rand -hex 32' makes one.")
+            raise ValueError("the token must be 16 or more printable ASCII characters; 'openssl rand -hex 32' makes one.")
 
     @property
     def on_loopback(self) -> bool:
-        """Whether it is bound to this machine alone."""
+        """Whether only this machine can reach the service."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -52,11 +51,11 @@ class Settings:
 
     @property
     def reloadable(self) -> bool:
-        """Whether clients may ask for another model."""
+        """Whether clients may reload the model."""
         return self.on_loopback or self.token is not None
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that requests may come by; empty for any."""
+        """Accepted hosts, in lower case; empty for any."""
         alone = self.on_loopback and self.token is None
         return frozenset(name.lower() for name in (*self.hosts, *((*LOOPBACK_NAMES, self.host) if alone else ())))

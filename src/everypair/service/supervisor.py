@@ -1,4 +1,4 @@
-"""The process that watches: it starts workers and starts them again, and switches all of them to another model, or none."""
+"""The supervisor process: starts and restarts workers, and switches all of them to a new model, or none."""
 
 from __future__ import annotations
 
@@ -20,73 +20,75 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from everypair.service import worker as life
+from everypair.service.messages import ReloadResult, WorkerOptions
 from everypair.service.settings import Settings
 from everypair.service.snapshot import Snapshots
-from everypair.service.telemetry import SHARED, log, log_to_stderr, without_path
+from everypair.service.telemetry import METRICS_FOLDER, log, log_to_stderr, without_path
+from everypair.service.worker import BACKLOG, SHUTDOWN_SECONDS, run_worker
 
-TICK = 0.5  # seconds between looks at the folder
-PATIENCE = 600.0  # seconds that a worker may take to open a model
-PAUSE = 1.0, 30.0  # seconds before a worker is started again: the first time, and at most
-STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+POLL_SECONDS = 0.5  # between looks at the model's folder
+OPEN_SECONDS = 600.0  # for a worker to open a model
+FIRST_DELAY, MAX_DELAY = 1.0, 30.0  # seconds before a worker is restarted; the delay doubles while restarts fail
+MAX_OPEN_FILES = 65_536
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Worker:
-    """A process, the socket it listens on, which outlives it, and the line to it."""
+class WorkerProcess:
+    """A worker as the supervisor sees it: the process, the pipe to it, and its socket, which survives restarts."""
 
-    def __init__(self, number: int, listening: socket.socket) -> None:
-        self.number, self.listening = number, listening
+    def __init__(self, number: int, listener: socket.socket) -> None:
+        self.number, self.listener = number, listener
         self.process: Any = None
-        self.line: Any = None  # a connection
-        self.wishes = False  # whether a client asked it for another model
-        self.pause, self.again_at, self.since = PAUSE[0], 0.0, 0.0
+        self.pipe: Any = None
+        self.reload_requested = False  # by a client
+        self.restart_delay, self.restart_at, self.started_at = FIRST_DELAY, 0.0, 0.0
 
-    def start(self, task: life.Task) -> None:
-        if self.line is not None:
-            self.line.close()
+    def start(self, options: WorkerOptions) -> None:
+        if self.pipe is not None:
+            self.pipe.close()
         context = multiprocessing.get_context("spawn")
-        self.line, theirs = context.Pipe()
-        name, arguments = f"worker {self.number}", (task, self.listening, theirs)
-        self.process = context.Process(target=life.run, args=arguments, name=name, daemon=True)
+        self.pipe, worker_end = context.Pipe()
+        name, arguments = f"worker {self.number}", (options, self.listener, worker_end)
+        self.process = context.Process(target=run_worker, args=arguments, name=name, daemon=True)
         self.process.start()
-        theirs.close()
-        self.since, self.wishes = time.monotonic(), False
+        worker_end.close()
+        self.started_at, self.reload_requested = time.monotonic(), False
 
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.is_alive()
 
-    def say(self, *words: Any) -> None:
+    def send(self, *message: Any) -> None:
         with suppress(OSError, ValueError):
-            self.line.send(words)
+            self.pipe.send(message)
 
-    def hear(self, timeout: float) -> tuple[Any, ...]:
-        """What it says next, "late" or "gone"; that a client wishes for another model is noted."""
+    def receive(self, timeout: float) -> tuple[Any, ...]:
+        """The next message, ("late",) or ("gone",). Requests for a reload are recorded and skipped."""
         until = time.monotonic() + timeout
         try:
-            while self.line.poll(max(0.0, until - time.monotonic())):
-                word, *rest = self.line.recv()
-                if word != "reload":
-                    return word, *rest
-                self.wishes = True
+            while self.pipe.poll(max(0.0, until - time.monotonic())):
+                message = self.pipe.recv()
+                if message[0] != "reload":
+                    return message
+                self.reload_requested = True
         except (EOFError, OSError):
             return ("gone",)
         return ("late",)
 
 
 class Supervisor:
-    """Workers around one folder.
+    """Runs workers that serve the model of one folder.
 
     Parameters
     ----------
     path : Path
-        Of the model's folder.
+        The model's folder.
     settings : Settings
     port : int
-        0 for any that is free.
+        0 for any free port.
     n_workers : int
     watch : bool
-        Switch when another model is put into the folder.
+        Switch when a new model is saved to the folder.
     log_level : str
     """
 
@@ -96,32 +98,36 @@ class Supervisor:
         self.path, self.settings, self._watch, self._log_level = path.absolute(), settings, watch, log_level
         self.version, self._stopping, self._round = "", False, 0
         self._snapshots = Snapshots(self.path)
-        self._seen = self._snapshots.stamp()
-        self._model = self.path  # what workers open
-        self._workers = [Worker(j, each) for j, each in enumerate(_listen(settings.host, port, n_workers))]
-        self.port = self._workers[0].listening.getsockname()[1]
+        self._last_stamp = self._snapshots.stamp()
+        self._snapshot = self.path  # the folder that workers open
+        listeners = _open_listeners(settings.host, port, n_workers)
+        self._workers = [WorkerProcess(number, listener) for number, listener in enumerate(listeners)]
+        self.port = self._workers[0].listener.getsockname()[1]
 
-    def run(self, started: Callable[[], Any] = lambda: None) -> None:
-        """Until a signal says stop. ``started`` is called when all workers answer; an error if the model cannot be used."""
+    def run(self, on_started: Callable[[], Any] = lambda: None) -> None:
+        """Run until a signal to stop; raises ValueError or OSError if the model cannot be used.
+
+        ``on_started`` is called when all workers answer.
+        """
         log_to_stderr(self._log_level)
-        _more_files()
-        shared = Path(tempfile.mkdtemp(prefix="everypair-metrics-"))
-        before = os.environ.get(SHARED)
-        os.environ[SHARED] = str(shared)
-        handlers = {each: signal.signal(each, self._stop) for each in STOPS}
+        _raise_open_file_limit()
+        metrics_folder = Path(tempfile.mkdtemp(prefix="everypair-metrics-"))
+        before = os.environ.get(METRICS_FOLDER)
+        os.environ[METRICS_FOLDER] = str(metrics_folder)
+        handlers = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
         try:
-            self._start()
+            self._start_workers()
             if not self._stopping:
-                started()
+                on_started()
                 log("serving", model=self.version, workers=len(self._workers), host=self.settings.host, port=self.port)
             while not self._stopping:
-                self._turn()
+                self._poll()
         finally:
-            self._end()
-            for each, handler in handlers.items():
-                signal.signal(each, handler)
-            os.environ.pop(SHARED) if before is None else os.environ.update({SHARED: before})
-            shutil.rmtree(shared, ignore_errors=True)
+            self._end_workers()
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            os.environ.pop(METRICS_FOLDER) if before is None else os.environ.update({METRICS_FOLDER: before})
+            shutil.rmtree(metrics_folder, ignore_errors=True)
             self._snapshots.close()
 
     def _stop(self, *_: Any) -> None:
@@ -129,182 +135,187 @@ class Supervisor:
 
     # workers
 
-    def _start(self) -> None:
-        """The first one verifies the files, all others map them."""
-        self._model = self._snapshots.take()
-        for some, verify in ((self._workers[:1], True), (self._workers[1:], False)):
-            for worker in some:
-                worker.start(self._task(verify))
-            for worker in some:
-                word, *rest = self._heard(worker, 0)
+    def _start_workers(self) -> None:
+        """The first worker verifies the checksums; the others only map the files."""
+        self._snapshot = self._snapshots.take()
+        for workers, verify in ((self._workers[:1], True), (self._workers[1:], False)):
+            for worker in workers:
+                worker.start(self._options(verify))
+            for worker in workers:
+                kind, *content = self._reply(worker, 0)
                 if self._stopping:
                     return
-                if word != "ready":
+                if kind != "ready":
+                    refused = kind == "refused"
                     raise ValueError(
-                        self._by_its_name(rest[0], self._model) if word == "refused" else "a worker ended before it could answer."
+                        self._with_model_path(content[0], self._snapshot) if refused else "a worker ended before it could answer."
                     )
-                self.version = rest[0]
+                self.version = content[0]
 
-    def _task(self, verify: bool) -> life.Task:
-        return life.Task(self._model, self.settings, self._log_level, verify)
+    def _options(self, verify: bool) -> WorkerOptions:
+        return WorkerOptions(self._snapshot, self.settings, self._log_level, verify)
 
-    def _heard(self, worker: Worker, number: int) -> tuple[Any, ...]:
-        """What it answers to this round, less its number, or that it is gone; looking for signals meanwhile."""
-        until = time.monotonic() + PATIENCE
+    def _reply(self, worker: WorkerProcess, round_: int) -> tuple[Any, ...]:
+        """A worker's reply in a round, without the round's number; ("gone",) if the worker ends or a signal to stop comes."""
+        until = time.monotonic() + OPEN_SECONDS
         while not self._stopping:
-            word, *rest = worker.hear(TICK)
-            if word == "gone":
+            kind, *content = worker.receive(POLL_SECONDS)
+            if kind == "gone":
                 return ("gone",)
-            if word != "late" and rest[0] == number:
-                return word, *rest[1:]
+            if kind != "late" and content[0] == round_:
+                return kind, *content[1:]
             if time.monotonic() > until:
                 log("worker hangs", logging.ERROR, worker=worker.number)
                 worker.process.kill()
         return ("gone",)
 
-    def _turn(self) -> None:
-        """Look after everything once."""
-        lines = {worker.line: worker for worker in self._workers if worker.alive}
-        wait([*lines, *(worker.process.sentinel for worker in lines.values())], TICK)
+    def _poll(self) -> None:
+        """Wait for an event, restart workers that ended, and reload if a client or a change of the folder calls for it."""
+        running = [worker for worker in self._workers if worker.alive]
+        wait([*(worker.pipe for worker in running), *(worker.process.sentinel for worker in running)], POLL_SECONDS)
         for worker in self._workers:
             if not worker.alive:
-                self._revive(worker)
-            elif worker.line.poll():
-                worker.hear(0.0)
-        if any(worker.wishes for worker in self._workers) or (self._watch and self._snapshots.stamp() != self._seen):
+                self._restart(worker)
+            elif worker.pipe.poll():
+                worker.receive(0.0)
+        requested = any(worker.reload_requested for worker in self._workers)
+        if requested or (self._watch and self._snapshots.stamp() != self._last_stamp):
             self._reload()
 
-    def _revive(self, worker: Worker) -> None:
-        """Start it again with the model in use, soon at first and later if that does not help. Who connects meanwhile waits."""
+    def _restart(self, worker: WorkerProcess) -> None:
+        """Start a worker again with the model in use, after a delay. Connections to its socket wait meanwhile."""
         now = time.monotonic()
-        if not worker.again_at:
+        if not worker.restart_at:
             mark_process_dead(worker.process.pid)
-            if now - worker.since > PAUSE[1]:
-                worker.pause = PAUSE[0]
-            worker.again_at = now + worker.pause
-            log("worker ended", logging.WARNING, worker=worker.number, status=worker.process.exitcode, again_in=worker.pause)
-            worker.pause = min(2 * worker.pause, PAUSE[1])
-        elif now >= worker.again_at:
-            worker.again_at = 0.0
-            worker.start(self._task(verify=False))
-            word, *rest = self._heard(worker, 0)
-            if word == "ready":
-                log("worker started", worker=worker.number, model=rest[0])
-                self._seen = self._seen if rest[0] == self.version else None  # no links here: all are to have the same
+            if now - worker.started_at > MAX_DELAY:
+                worker.restart_delay = FIRST_DELAY
+            worker.restart_at = now + worker.restart_delay
+            log(
+                "worker ended", logging.WARNING, worker=worker.number, status=worker.process.exitcode,
+                again_in=worker.restart_delay,
+            )  # fmt: skip
+            worker.restart_delay = min(2 * worker.restart_delay, MAX_DELAY)
+        elif now >= worker.restart_at:
+            worker.restart_at = 0.0
+            worker.start(self._options(verify=False))
+            kind, *content = self._reply(worker, 0)
+            if kind == "ready":
+                log("worker started", worker=worker.number, model=content[0])
+                if content[0] != self.version:  # without links it opened what is in the folder now: reload the others too
+                    self._last_stamp = None
             elif not self._stopping:
-                log(
-                    "worker not started",
-                    logging.ERROR,
-                    worker=worker.number,
-                    why=self._by_its_name(rest[0], self._model) if rest else word,
-                )
+                reason = self._with_model_path(content[0], self._snapshot) if content else kind
+                log("worker not started", logging.ERROR, worker=worker.number, why=reason)
 
     # models
 
     def _reload(self) -> None:
-        """Switch all workers to what is in the folder now, or leave them as they are; and tell those who asked."""
-        before, self._seen = self.version, self._snapshots.stamp()
+        """Switch all workers to the model in the folder, or none, and report to the workers whose clients asked."""
+        before, self._last_stamp = self.version, self._snapshots.stamp()
         try:
-            taken = self._snapshots.take()
+            snapshot = self._snapshots.take()
         except (ValueError, OSError) as error:
             refusal = str(error)
         else:
-            refusal = self._switch(taken)
+            refusal = self._switch(snapshot)
             if refusal is None:
-                self._model = taken
-                self._snapshots.keep_only(taken)
+                self._snapshot = snapshot
+                self._snapshots.keep_only(snapshot)
             else:
-                refusal = self._by_its_name(refusal, taken)
-                self._snapshots.drop(taken)
+                refusal = self._with_model_path(refusal, snapshot)
+                self._snapshots.drop(snapshot)
         if refusal is not None:
             log("model refused", logging.ERROR, why=refusal, model=self.version)
             refusal = without_path(refusal, self.path)
         for worker in self._workers:
-            if worker.wishes:
-                worker.say("reloaded", life.Reloaded(self.version, self.version != before, refusal))
-                worker.wishes = False
+            if worker.reload_requested:
+                worker.send("reloaded", ReloadResult(self.version, self.version != before, refusal))
+                worker.reload_requested = False
 
-    def _switch(self, path: Path) -> str | None:
-        """Why not, if not. The first worker verifies all files; none answers with a new model before all have it."""
+    def _switch(self, snapshot: Path) -> str | None:
+        """Switch all workers to a snapshot; the reason if it is refused, and no worker is switched.
+
+        The first worker verifies the checksums. No worker uses the new model before all have opened it.
+        """
         workers = [worker for worker in self._workers if worker.alive]
         self._round += 1
         versions: set[str] = set()
-        refusal = None if workers else "no worker is there to open it."
-        for verify, some in ((True, workers[:1]), (False, workers[1:])):
+        refusal = None if workers else "no worker is running that could open it."
+        for verify, group in ((True, workers[:1]), (False, workers[1:])):
             if refusal is None:
-                for worker in some:
-                    worker.say("prepare", self._round, path, verify)
-                for worker in some:
-                    word, *rest = self._heard(worker, self._round)
-                    if word == "ready":
-                        versions.add(rest[0])
+                for worker in group:
+                    worker.send("prepare", self._round, snapshot, verify)
+                for worker in group:
+                    kind, *content = self._reply(worker, self._round)
+                    if kind == "ready":
+                        versions.add(content[0])
                     else:
-                        refusal = rest[0] if word == "refused" else "a worker ended while it opened the model."
+                        refusal = content[0] if kind == "refused" else "a worker ended while it opened the model."
         if refusal is None and len(versions) > 1:
-            refusal = "it changed while it was opened."
+            refusal = "the model changed while it was opened."
         for worker in workers:
-            worker.say("commit" if refusal is None else "drop", self._round)
+            worker.send("commit" if refusal is None else "drop", self._round)
         if refusal is None:
             for worker in workers:
-                self._heard(worker, self._round)
+                self._reply(worker, self._round)
             (self.version,) = versions
         return refusal
 
-    def _by_its_name(self, message: str, taken: Path) -> str:
-        """A message about links as one about the folder they were made of."""
-        return message.replace(str(taken), str(self.path))
+    def _with_model_path(self, message: str, snapshot: Path) -> str:
+        """A message about a snapshot, with the path of the model's folder instead."""
+        return message.replace(str(snapshot), str(self.path))
 
-    def _end(self) -> None:
-        """Workers answer what they have begun, and end."""
+    def _end_workers(self) -> None:
+        """Let workers finish their requests, and kill those that take too long."""
         log("stopping", model=self.version)
         for worker in self._workers:
             if worker.alive:
                 worker.process.terminate()
-        until = time.monotonic() + life.GRACE + 5
+        until = time.monotonic() + SHUTDOWN_SECONDS + 5
         for worker in self._workers:
             if worker.process is not None:
                 worker.process.join(max(0.0, until - time.monotonic()))
                 if worker.process.is_alive():
                     worker.process.kill()
                     worker.process.join()
-            worker.listening.close()
+            worker.listener.close()
         log("stopped")
 
 
-def _listen(host: str, port: int, n: int) -> list[socket.socket]:
-    """A socket for each worker: the system spreads connections evenly over sockets of one address, not over processes of one
-    socket."""
+def _open_listeners(host: str, port: int, n: int) -> list[socket.socket]:
+    """A socket of the same address for each worker: the kernel balances connections over sockets, but not over the processes that
+    share one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        with _bound(family, host, port, shared=False) as free:  # an error if another program has it
-            port = free.getsockname()[1]
-        listening = [_bound(family, host, port, shared=True) for _ in range(n)]
+        with _bind(family, host, port, shared=False) as probe:  # fails if another program uses the port
+            port = probe.getsockname()[1]
+        listeners = [_bind(family, host, port, shared=True) for _ in range(n)]
     except OSError as error:
-        told = "it is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        raise OSError(f"cannot listen on {host} port {port}: {told}. Choose another with --host and --port.") from error
-    for each in listening:
-        each.listen(life.BACKLOG)
-    return listening
+        reason = "it is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
+        raise OSError(f"cannot listen on {host} port {port}: {reason}. Choose another with --host and --port.") from error
+    for listener in listeners:
+        listener.listen(BACKLOG)
+    return listeners
 
 
-def _bound(family: int, host: str, port: int, shared: bool) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
+def _bind(family: int, host: str, port: int, shared: bool) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        made.bind((host, port))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind((host, port))
     except BaseException:
-        made.close()
+        bound.close()
         raise
-    made.set_inheritable(True)
-    return made
+    bound.set_inheritable(True)
+    return bound
 
 
-def _more_files() -> None:
-    """As many connections as the system allows."""
+def _raise_open_file_limit() -> None:
+    """Every connection takes a file descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,4 +1,4 @@
-"""What operators see: counts and times for Prometheus, and a line of JSON for each event of a service."""
+"""Telemetry for operators: Prometheus metrics, and a log with a line of JSON for each event."""
 
 from __future__ import annotations
 
@@ -15,59 +15,62 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-SHARED = "PROMETHEUS_MULTIPROC_DIR"  # the folder in which workers count together, as its library calls it
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the environment variable by which prometheus_client adds up all workers
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 LOGGER = "everypair.service"
 
 
 class Metrics:
-    """Counts of a worker, or of all of them where they share a folder."""
+    """Metrics of this process; with ``METRICS_FOLDER`` set, :meth:`render` gives those of all workers."""
 
     def __init__(self) -> None:
-        registry = self._own = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
         self._requests = Counter("everypair_requests", "Requests answered", ["route", "status"], registry=registry)
-        self._seconds = Histogram("everypair_request_seconds", "Their time", ["route"], buckets=SECONDS, registry=registry)
-        self._flying = Gauge("everypair_requests_in_flight", "Being answered", registry=registry, multiprocess_mode="livesum")
-        self._unknown = Counter("everypair_unknown_values", "Values training never saw", ["attribute"], registry=registry)
-        self._switches = Counter(
-            "everypair_model_switches", "Times that a worker put a model in place of another", registry=registry
+        self._durations = Histogram("everypair_request_seconds", "Request duration", ["route"], buckets=BUCKETS, registry=registry)
+        self._in_flight = Gauge(
+            "everypair_requests_in_flight", "Requests being answered", registry=registry, multiprocess_mode="livesum"
         )
+        self._unknown = Counter("everypair_unknown_values", "Values not in the training data", ["attribute"], registry=registry)
+        self._switches = Counter("everypair_model_switches", "Switches of a worker to another model", registry=registry)
         self._resident = Gauge("everypair_resident_bytes", "Memory of workers", registry=registry, multiprocess_mode="livesum")
-        self._since = Gauge("everypair_model_since_seconds", "When it was put in place", registry=registry, multiprocess_mode="max")
+        self._model_since = Gauge(
+            "everypair_model_since_seconds", "When the model came into use", registry=registry, multiprocess_mode="max"
+        )
 
-    def request(self, route: str, status: int, seconds: float) -> None:
+    def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._durations.labels(route).observe(seconds)
 
-    def flying(self, change: int) -> None:
-        self._flying.inc(change)
+    def count_in_flight(self, change: int) -> None:
+        self._in_flight.inc(change)
 
-    def unknown(self, found: dict[str, int]) -> None:
-        for name, count in found.items():
+    def count_unknown(self, counts: dict[str, int]) -> None:
+        """Add the number of unknown values, by attribute."""
+        for name, count in counts.items():
             self._unknown.labels(name).inc(count)
 
-    def began(self) -> None:
-        self._since.set(time.time())
+    def model_loaded(self) -> None:
+        self._model_since.set(time.time())
 
-    def switched(self) -> None:
+    def model_switched(self) -> None:
         self._switches.inc()
-        self.began()
+        self.model_loaded()
 
-    def text(self) -> bytes:
-        """As Prometheus reads it."""
-        self.measure()
-        if SHARED not in os.environ:
-            return generate_latest(self._own)
-        together = CollectorRegistry()
-        MultiProcessCollector(together)
-        return generate_latest(together)
+    def render(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        self.measure_memory()
+        if METRICS_FOLDER not in os.environ:
+            return generate_latest(self._registry)
+        all_workers = CollectorRegistry()
+        MultiProcessCollector(all_workers)
+        return generate_latest(all_workers)
 
-    def measure(self) -> None:
+    def measure_memory(self) -> None:
         self._resident.set(resident_bytes())
 
 
 def resident_bytes(pid: int | str = "self") -> int:
-    """The memory a process holds, pages that it shares included; 0 where the system does not tell."""
+    """Resident memory of a process, shared pages included; 0 if the system has no ``/proc``."""
     try:
         with open(f"/proc/{pid}/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -76,31 +79,31 @@ def resident_bytes(pid: int | str = "self") -> int:
 
 
 def without_path(message: str, path: Path | None) -> str:
-    """A message for clients, who need not know where things are."""
+    """A message with the paths of the server's files removed, for clients."""
     return message if path is None else message.replace(f"{path}{os.sep}", "").replace(str(path), "the model's folder")
 
 
 class JsonLines(logging.Formatter):
-    """A line of JSON for each record: its fields, and for an error where it was."""
+    """A line of JSON for each record: its fields, and the traceback of an error."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage(), **getattr(record, "fields", {})}
+        timestamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": timestamp, "level": record.levelname.lower(), "event": record.getMessage(), **getattr(record, "fields", {})}
         if record.exc_info:
             line["error"] = "".join(traceback.format_exception(*record.exc_info))
         return json.dumps(line, default=str)
 
 
 def log(event: str, level: int = logging.INFO, error: BaseException | None = None, **fields: Any) -> None:
-    """Say that something happened."""
+    """Log an event of the service."""
     logging.getLogger(LOGGER).log(level, event, extra={"fields": fields}, exc_info=error)
 
 
 def log_to_stderr(level: str) -> None:
-    """Lines on standard error, of this service alone."""
+    """Send the service's log, and errors of uvicorn, to standard error and nowhere else."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, least in ((LOGGER, level.upper()), ("uvicorn", "ERROR")):
+    for name, threshold in ((LOGGER, level.upper()), ("uvicorn", "ERROR")):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(least)
+        logger.setLevel(threshold)

@@ -1,4 +1,4 @@
-"""A process that answers requests, and does what the one that watches it says."""
+"""A worker process: opens the model, answers requests, and follows the messages of the supervisor."""
 
 from __future__ import annotations
 
@@ -12,127 +12,115 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from everypair.service.settings import Settings
+from everypair.service.messages import ReloadResult, WorkerOptions
 
-GRACE = 30  # seconds in which requests end after a signal to stop, at most
+if TYPE_CHECKING:
+    from everypair.service.model_slot import ModelSlot
+    from everypair.service.telemetry import Metrics
+
+SHUTDOWN_SECONDS = 30  # for requests to finish after a signal to stop
 BACKLOG = 4096  # connections that wait to be accepted
-IDLE = 30  # seconds after which a connection without requests is closed
-MEASURED = 5.0  # seconds between looks at the memory
+KEEP_ALIVE_SECONDS = 30  # before an idle connection is closed
+MEMORY_SECONDS = 5.0  # between measurements of the memory
 
 
-class Task(NamedTuple):
-    """What a worker is told when it starts."""
-
-    path: Path
-    settings: Settings
-    log_level: str
-    verify: bool
-
-
-class Reloaded(NamedTuple):
-    """The version that answers now, and whether it is another than before; or why a new one was refused."""
-
-    version: str
-    changed: bool
-    refusal: str | None = None
-
-
-def run(task: Task, listening: socket.socket, parent: Connection) -> None:
-    """The life of a worker: open the model, say so, answer until told to stop."""
+def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection) -> None:
+    """The main function of a worker: open the model, tell the supervisor, answer requests until a signal to stop."""
     _on_signals(lambda *_: sys.exit(0))
-    import uvicorn
+    import uvicorn  # these imports are not at the top: the supervisor imports this module, and does not need them
 
-    from everypair.service.app import create_app
-    from everypair.service.connection import connections
+    from everypair.service.app import build_app
+    from everypair.service.connection import connection_factory
     from everypair.service.engine import Engine
     from everypair.service.model_slot import ModelSlot
     from everypair.service.telemetry import log_to_stderr
 
-    log_to_stderr(task.log_level)
-    line = Line(parent)
+    log_to_stderr(options.log_level)
+    settings, supervisor = options.settings, SupervisorLink(pipe)
     try:
-        engine = Engine.open(task.path, task.verify, task.settings.title)
+        engine = Engine.open(options.path, options.verify, settings.title)
     except Exception as error:
-        line.say("refused", 0, told(error))
+        supervisor.send("refused", 0, reason_of(error))
         return
-    switch = ModelSlot(engine, task.path, task.settings.title)
-    app = create_app(switch, task.settings, line.reload)
+    slot = ModelSlot(engine, options.path, settings.title)
+    app = build_app(slot, settings, supervisor.reload)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, lifespan="off", backlog=BACKLOG, ws="none",
-        proxy_headers=False, timeout_keep_alive=IDLE, timeout_graceful_shutdown=GRACE, http=connections(task.settings.limits),
+        proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        http=connection_factory(settings.limits),
     )  # fmt: skip
     server = uvicorn.Server(config)
 
-    def end() -> None:
+    def stop() -> None:
         server.should_exit = True
 
-    line.say("ready", 0, engine.version)
-    threading.Thread(target=line.listen, args=(switch, end), daemon=True, name="everypair-parent").start()
-    threading.Thread(target=_measure, args=(app.metrics,), daemon=True, name="everypair-memory").start()
-    _on_signals(lambda *_: None)  # the server takes them while it runs, and raises them again at its end
-    server.run(sockets=[listening])
+    supervisor.send("ready", 0, engine.version)
+    threading.Thread(target=supervisor.listen, args=(slot, stop), daemon=True, name="everypair-supervisor").start()
+    threading.Thread(target=_measure_memory, args=(app.metrics,), daemon=True, name="everypair-memory").start()
+    _on_signals(lambda *_: None)  # uvicorn handles signals while it runs, and raises them again when it ends
+    server.run(sockets=[listener])
 
 
-def _on_signals(handle: Callable[..., Any]) -> None:
-    for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sent, handle)
+def _on_signals(handler: Callable[..., Any]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handler)
 
 
-class Line:
-    """To the process that watches: what it says is done, and what clients wish is passed on."""
+class SupervisorLink:
+    """The worker's end of the pipe to the supervisor (see :mod:`everypair.service.messages`)."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection, self._sending = connection, threading.Lock()
-        self._wish: Future[Any] | None = None
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe, self._send_lock = pipe, threading.Lock()
+        self._reload_result: Future[ReloadResult] | None = None
 
-    def say(self, *words: Any) -> None:
-        with self._sending:
-            self._connection.send(words)
+    def send(self, *message: Any) -> None:
+        with self._send_lock:
+            self._pipe.send(message)
 
-    async def reload(self) -> Any:
-        """All workers must do so: ask the parent, who asks them. Clients that ask meanwhile get the same answer."""
-        if self._wish is None or self._wish.done():
-            self._wish = Future()
-            self.say("reload")
-        return await asyncio.shield(asyncio.wrap_future(self._wish))
+    async def reload(self) -> ReloadResult:
+        """Ask the supervisor to switch all workers. Clients that ask meanwhile get the same result."""
+        if self._reload_result is None or self._reload_result.done():
+            self._reload_result = Future()
+            self.send("reload")
+        return await asyncio.shield(asyncio.wrap_future(self._reload_result))
 
-    def listen(self, switch: Any, end: Callable[[], None]) -> None:
-        """Until the parent is gone: then so are we."""
+    def listen(self, slot: ModelSlot, stop: Callable[[], None]) -> None:
+        """Follow the supervisor's messages; stop the worker when the supervisor is gone."""
         try:
             while True:
-                word, *rest = self._connection.recv()
-                if word == "prepare":
-                    self._prepare(switch, *rest)
-                elif word == "commit":
-                    switch.commit()
-                    self.say("committed", rest[0], switch.current.version)
-                elif word == "drop":
-                    switch.drop()
-                elif word == "reloaded" and self._wish is not None and not self._wish.done():
-                    self._wish.set_result(rest[0])
+                match self._pipe.recv():
+                    case ("prepare", int(round_), path, verify):
+                        self._prepare(slot, round_, path, verify)
+                    case ("commit", int(round_)):
+                        slot.commit()
+                        self.send("committed", round_, slot.current.version)
+                    case ("drop", int()):
+                        slot.drop()
+                    case ("reloaded", result) if self._reload_result is not None and not self._reload_result.done():
+                        self._reload_result.set_result(result)
         except (EOFError, OSError):
             pass
         finally:
-            end()
+            stop()
 
-    def _prepare(self, switch: Any, number: int, path: Path, verify: bool) -> None:
+    def _prepare(self, slot: ModelSlot, round_: int, path: Path, verify: bool) -> None:
         try:
-            self.say("ready", number, switch.prepare(verify, path))
+            self.send("ready", round_, slot.prepare(verify, path))
         except Exception as error:
-            switch.drop()
-            self.say("refused", number, told(error))
+            slot.drop()
+            self.send("refused", round_, reason_of(error))
 
 
-def told(error: Exception) -> str:
-    """Why something cannot be used; what nobody thought of by its name."""
+def reason_of(error: Exception) -> str:
+    """Why a model cannot be opened: the message of an expected error, with the type of any other."""
     if isinstance(error, ValueError | OSError | ImportError) and str(error):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _measure(metrics: Any) -> None:
+def _measure_memory(metrics: Metrics) -> None:
     while True:
-        metrics.measure()
-        time.sleep(MEASURED)
+        metrics.measure_memory()
+        time.sleep(MEMORY_SECONDS)

@@ -7,7 +7,7 @@ Derive from ``Smooth`` to write your own, or from ``Tower`` for steps of your ow
 """
 
 from everypair.columns.table import Rows
-from everypair.engine.binding import BindContext, Settings
+from everypair.engine.binding import BindContext, StepSettings
 from everypair.engine.contribution import Contribution
 from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Tower
@@ -25,7 +25,7 @@ from everypair.towers.product import Product
 from everypair.towers.smooth import Coordinates, Derivatives, Smooth
 from everypair.towers.sum import Sum
 
-Site = BindContext  # its name before 0.2
+Site, Settings = BindContext, StepSettings  # their names before 0.2
 
 __all__ = [
     "BindContext",
@@ -45,6 +45,7 @@ __all__ = [
     "Settings",
     "Site",
     "Smooth",
+    "StepSettings",
     "Sum",
     "Tower",
     "Vectors",

@@ -9,9 +9,10 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import Block, joined, shifted
 from everypair.engine.contribution import Contribution
-from everypair.engine.tower import Tower, check_towers
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.tower import Capabilities, Tower, check_towers
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import PartView, View
 from everypair.runtime.parallel import Workers
 
@@ -61,16 +62,17 @@ class Concat(Tower):
         return [found for start, tower in parts for found in tower.contributions(rows, psi[start : start + tower.n_dims])]
 
     @property
-    def has_parts(self) -> bool:
-        return all(tower.has_parts for tower in self.towers)
+    def capabilities(self) -> Capabilities:
+        parts = [(start, tower.capabilities) for start, tower in self._parts]
+        return super().capabilities._replace(
+            rotations=tuple((start + a, start + b) for start, part in parts for a, b in part.rotations),
+            lazy=all(part.lazy for _, part in parts),
+            kept=tuple(start + f for start, part in parts for f in part.kept),
+        )
 
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return tuple(start + f for start, tower in self._parts for f in tower.kept)
-
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         some = [
-            tower.parts(max(first - start, 0), min(last - start, tower.n_dims))
+            tower.range_vectors(max(first - start, 0), min(last - start, tower.n_dims))
             for start, tower in self._parts
             if start < last and first < start + tower.n_dims
         ]
@@ -101,9 +103,8 @@ class Concat(Tower):
         for start, tower in self._parts:
             tower.sweep(PartView(view, start))
 
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return [(start + a, start + b) for start, tower in self._parts for a, b in tower.turns]
+    def describe_blocks(self) -> list[Block] | None:
+        return joined(shifted(tower.describe_blocks(), start) for start, tower in self._parts)
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         for start, tower in self._parts:

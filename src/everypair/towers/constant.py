@@ -9,10 +9,11 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import Block
 from everypair.engine.contribution import ITEM, Contribution
 from everypair.engine.dimensions import CONSTANT
-from everypair.engine.tower import Tower
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.tower import Capabilities, Tower
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
 from everypair.runtime.parallel import Workers
 
@@ -41,14 +42,17 @@ class Constant(Tower):
         return Vectors(dims=np.ones((1, rows.n), self._dtype))
 
     @property
-    def has_parts(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        return super().capabilities._replace(lazy=True)
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         return lambda start, stop: np.ones((stop - start, last - first), self._dtype)
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         return [Contribution((), None, float(psi[0]), ITEM)]
+
+    def describe_blocks(self) -> list[Block] | None:
+        return []
 
     def step(self, view: View, block: Any) -> None:
         raise AssertionError("there is nothing to step on")

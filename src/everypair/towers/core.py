@@ -13,10 +13,11 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import CORE, Block, CoreBlock, LevelBlock
 from everypair.engine.parameter import Parameter
-from everypair.engine.tower import Tower
-from everypair.engine.vectors import Part, Vectors
-from everypair.engine.view import DerivedView, Tangents, View
+from everypair.engine.tower import Capabilities, Tower
+from everypair.engine.vectors import RangeVectors, Vectors
+from everypair.engine.view import DerivedView, View
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers.kron import KronField, StackedField
@@ -62,11 +63,15 @@ class Core(Modes):
         return Vectors(rows=self._kron(rows, self.towers, workers).contract(self._B.value, workers))
 
     @property
-    def has_parts(self) -> bool:
-        """With three modes and more, each step needs all dimensions of all contexts."""
-        return len(self.towers) <= 2 and all(isinstance(tower, Lookup) for tower in self.towers)
+    def capabilities(self) -> Capabilities:
+        """The core turns along with the items. With three modes and more, each step needs all dimensions of all rows."""
+        return super().capabilities._replace(
+            rotations=() if self._B.fixed else ((0, self.n_dims),),
+            lazy=len(self.towers) <= 2 and all(isinstance(tower, Lookup) for tower in self.towers),
+            all_combinations=self.complete,
+        )
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         modes = [table_of(tower, self.rows, SERIAL) for tower in self.towers]
         B = np.ascontiguousarray(self._B.value[..., first:last])
         (table, codes), *others = modes
@@ -94,6 +99,17 @@ class Core(Modes):
 
     def view_of(self, mode: int, view: View) -> View:
         return TangentView(view, self, mode)
+
+    def block_of_mode(self, mode: int, block: LevelBlock) -> LevelBlock:
+        def core() -> np.ndarray:
+            axes = [axis for axis in range(self._B.value.ndim - 1) if axis != mode]
+            return np.transpose(self._B.value, (*axes, mode, self._B.value.ndim - 1))
+
+        return block._replace(partner=CORE, modes=self.tables_without(mode), core=core)
+
+    def describe_blocks(self) -> list[Block] | None:
+        modes = super().describe_blocks()
+        return None if modes is None else [*modes, *([] if self._B.fixed else [CoreBlock(self._B, self.tables_without(None))])]
 
     # the core's own steps
 
@@ -159,10 +175,6 @@ class Core(Modes):
 
     # the rotation of the item's dimensions: the core turns along
 
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return [] if self._B.fixed else [(0, self.n_dims)]
-
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         self._B.value[..., at] = self._B.value[..., at] @ Q.astype(self._B.value.dtype)
 
@@ -190,13 +202,6 @@ class TangentView(DerivedView):
 
     def track(self, f: int) -> None:
         """No dimension of phi is that of the mode."""
-
-    def tangents(self) -> Tangents | None:
-        seen = self._view.tangents()
-        if seen is None or seen.table is not None or len(self._towers) != 1:
-            return None
-        table, codes = table_of(self._towers[0], self._core.rows, self.workers)
-        return seen._replace(table=table, codes=codes, core=np.swapaxes(self._core._B.value, 0, 1 - self._mode))
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         return self._view.slopes_along(self._of_dimension(f))

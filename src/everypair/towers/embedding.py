@@ -9,10 +9,11 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import LevelBlock
 from everypair.engine.contribution import Contribution
 from everypair.engine.parameter import Parameter
-from everypair.engine.tower import Tower
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.tower import Capabilities, Tower
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
 from everypair.runtime import validation as check
 from everypair.runtime.numerics import Values
@@ -34,7 +35,6 @@ class Embedding(Tower):
         Of the parameter; by default the column, or "context" or "item".
     """
 
-    vectors_are_parameters = True
     moves_as_parameters = True
     _W: Parameter
 
@@ -72,10 +72,11 @@ class Embedding(Tower):
         return lambda f: rows.pick(self._W.value[:, f])
 
     @property
-    def has_parts(self) -> bool:
-        return True
+    def capabilities(self) -> Capabilities:
+        rotations = () if self._W.fixed else ((0, self.n_dims),)
+        return super().capabilities._replace(rotations=rotations, free_rows=True, lazy=True)
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         return lambda start, stop: self._W.value[start:stop, first:last].copy()
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -104,20 +105,15 @@ class Embedding(Tower):
 
     def sweep(self, view: View) -> None:
         """All dimensions of a row before the next row where the view can: the same steps, in an order that suits the cache."""
-        if self._W.fixed:
-            return
-        if type(self).step is not Embedding.step or not view.sweep_rows(
-            self._W.value, self._penalty, self.settings.step_size, self.settings.block_size
-        ):
-            super().sweep(view)
+        for block in self.describe_blocks() or ():
+            if view.sweep_levels(block, self.settings):
+                return
+        super().sweep(view)
 
-    @property
-    def sweeps_rows(self) -> bool:
-        return type(self).step is Embedding.step and self.settings.block_size == 1
-
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return [] if self._W.fixed else [(0, self.n_dims)]
+    def describe_blocks(self) -> list[LevelBlock] | None:
+        if type(self).step is not Embedding.step:
+            return None
+        return [] if self._W.fixed else [LevelBlock(self._W)]
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         W, Q = self._W.value, Q.astype(self._W.value.dtype)

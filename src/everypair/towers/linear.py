@@ -9,12 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from everypair.columns.features import Features, feature_weights, require_squares
+from everypair.columns.fields import OneHotField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import OTHER, Block, FieldBlock, LevelBlock
 from everypair.engine.contribution import Contribution
 from everypair.engine.parameter import Parameter
-from everypair.engine.tower import Tower
-from everypair.engine.vectors import Part, Vectors, turn
+from everypair.engine.tower import Capabilities, Tower
+from everypair.engine.vectors import RangeVectors, Vectors, turn
 from everypair.engine.view import View
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers
@@ -55,10 +57,13 @@ class FeatureTower(Tower):
         return features
 
     @property
-    def has_parts(self) -> bool:
-        return all(field.has_rows for field in self.features.fields.values())
+    def capabilities(self) -> Capabilities:
+        return super().capabilities._replace(
+            rotations=() if self._W.fixed else ((0, len(self._W.value)),),
+            lazy=all(field.has_rows for field in self.features.fields.values()),
+        )
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         W = self._W.value[first:last].T.copy()
 
         def some(start: int, stop: int) -> np.ndarray:
@@ -68,10 +73,6 @@ class FeatureTower(Tower):
             return out
 
         return some
-
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return [] if self._W.fixed else [(0, len(self._W.value))]
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
@@ -96,6 +97,17 @@ class FeatureTower(Tower):
             else:
                 found.append(Contribution((name,), None, float(amounts.sum())))
         return found
+
+    def describe_fields(self, parameter: Parameter, partner: str, dimension: int, bias: int | None = None) -> list[Block]:
+        """The weights of each field, as levels where a row has at most one feature, of value 1."""
+        found: list[Block] = []
+        for field, at in columns_of(self.features):
+            place = {"start": at.start, "dimension": dimension, "bias": bias}
+            if isinstance(field, OneHotField):
+                found.append(LevelBlock(parameter, field, partner, **place))
+            else:
+                found.append(FieldBlock(parameter, field, partner, **place))
+        return [] if parameter.fixed else found
 
     def plan(self, features: Features) -> list[Stage]:
         """The fields as products with them are best made: other rows than those of the fit come once, and need no plan."""
@@ -153,6 +165,9 @@ class Linear(FeatureTower):
     @property
     def blocks(self) -> range:
         return range(0 if self._W.fixed else self.n_dims)
+
+    def describe_blocks(self) -> list[Block] | None:
+        return self.describe_fields(self._W, OTHER, dimension=0)
 
     def step(self, view: View, block: int) -> None:
         """All fields in turn on the slopes of one dimension, then the move of ``phi_f``."""

@@ -9,15 +9,15 @@ import numpy as np
 
 from everypair.columns.table import Levels, NewLevels, Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import LevelBlock
 from everypair.engine.contribution import Contribution
 from everypair.engine.dimensions import BIAS, CONSTANT
-from everypair.engine.level_sweep import sweep_levels
-from everypair.engine.tower import Tower, check_towers
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.tower import Capabilities, Tower, check_towers
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import gather_levels, gather_states
-from everypair.runtime.numerics import Values, tiny
+from everypair.runtime.numerics import tiny
 from everypair.runtime.parallel import Workers
 
 
@@ -89,18 +89,12 @@ class Lookup(Tower):
         return lambda f: levels.spread(inside(f))
 
     @property
-    def has_parts(self) -> bool:
-        return self.tower.has_parts
+    def capabilities(self) -> Capabilities:
+        by_levels = self.settings.block_size == 1 and self.describe_blocks() is not None
+        inner = self.tower.capabilities
+        return super().capabilities._replace(rotations=inner.rotations, lazy=inner.lazy, kept=inner.kept, by_levels=by_levels)
 
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return self.tower.kept
-
-    @property
-    def by_levels(self) -> bool:
-        return self.tower.sweeps_rows
-
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         table = self.levels.padded(self.table()[:, first:last])
         return lambda start, stop: np.take(table, self.levels.codes[start:stop], axis=0)
 
@@ -121,11 +115,24 @@ class Lookup(Tower):
         self.tower.step(LevelView(view, self), block)
 
     def sweep(self, view: View, implicit: np.ndarray | None = None) -> None:
+        """Level by level where the view can: the same steps as dimension by dimension."""
+        for block in self.describe_blocks() or ():
+            if view.sweep_levels(block, self.settings, implicit):
+                return
+        self.sweep_by_dimension(view, implicit)
+
+    def sweep_by_dimension(self, view: View, implicit: np.ndarray | None = None) -> None:
+        """Sweep the tower over the levels: gradients and curvatures of a level are sums over its rows."""
         self.tower.sweep(LevelView(view, self, implicit))
 
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return self.tower.turns
+    def describe_blocks(self) -> list[LevelBlock] | None:
+        """A table over the levels of the column; None if the tower over the levels is not one table."""
+        match self.tower.describe_blocks():
+            case []:
+                return []
+            case [LevelBlock(levels=None, partner="other") as block]:
+                return [block._replace(levels=self.levels)]
+        return None
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         self.tower.rotate(at, Q, workers)
@@ -163,14 +170,6 @@ class LevelView(DerivedView):
         super().__init__(view, lookup.levels.n)
         self._levels = lookup.levels
         self._implicit = None if implicit is None else (implicit, lookup.tower.vectors(view.workers))
-
-    def sweep_rows(self, W: np.ndarray, penalty: Values, eta: float, block_size: int) -> bool:
-        """Level by level where the view can: the same steps as dimension by dimension."""
-        seen = self._view.tangents() if block_size == 1 else None
-        if seen is None:
-            return False
-        implicit = None if self._implicit is None else self._implicit[0]
-        return sweep_levels(seen, *self._levels.groups, implicit, penalty, eta, W, self.workers)
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes(f))

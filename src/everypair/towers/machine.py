@@ -17,11 +17,13 @@ from everypair.columns.features import Features
 from everypair.columns.fields import OnesField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock
 from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
 from everypair.engine.dimensions import BIAS, CONSTANT, FACTOR
-from everypair.engine.vectors import Part
+from everypair.engine.tower import Capabilities
+from everypair.engine.vectors import RangeVectors
 from everypair.engine.view import View
-from everypair.kernels.pairs import MOVE_F, MOVE_Q
+from everypair.kernels.machine_state import MOVE_F, MOVE_Q
 from everypair.kernels.row_vectors import add_half_norms
 from everypair.kernels.sparse import add_half_squares
 from everypair.runtime import validation as check
@@ -81,9 +83,9 @@ class Machine(FeatureTower):
 
     def _own(self, features: Features, workers: Workers) -> np.ndarray:
         """The bias dimension of all rows, without holding their factors."""
-        if features is not self.features or not self.has_parts:
+        if features is not self.features or not self.capabilities.lazy:
             return self.evaluate_features(features, workers)[self._q]
-        out, factors = self._linear_terms(features, workers), super().parts(0, self.factors)
+        out, factors = self._linear_terms(features, workers), super().range_vectors(0, self.factors)
 
         def some(start: int, stop: int) -> None:
             add_half_norms(start, stop, factors(start, stop), out)
@@ -104,12 +106,12 @@ class Machine(FeatureTower):
         return out
 
     @property
-    def kept(self) -> tuple[int, ...]:
-        return (self._q, self._one)
+    def capabilities(self) -> Capabilities:
+        return super().capabilities._replace(by_dimension=True, kept=(self._q, self._one))  # linear weights are stepped on first
 
-    def parts(self, first: int, last: int) -> Part:
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
         k = min(last, self.factors)
-        factors = super().parts(first, k) if first < k else None
+        factors = super().range_vectors(first, k) if first < k else None
 
         def some(start: int, stop: int) -> np.ndarray:
             out = np.zeros((stop - start, last - first), self._W.value.dtype)
@@ -169,9 +171,13 @@ class Machine(FeatureTower):
         linear = ["linear"] if not self._w.fixed or (self._b is not None and not self._b.fixed) else []
         return [*linear, *range(0 if self._W.fixed else self.factors)]
 
-    @property
-    def by_dimension(self) -> bool:
-        return True  # the linear weights come first
+    def describe_blocks(self) -> list[Block] | None:
+        """Bias, linear weights and factors, in this order. Factors meet the other features of the row, too, and move the bias
+        dimension through the pairwise terms."""
+        found = self.describe_fields(self._w, OTHER, dimension=self._q)
+        if self._b is not None and not self._b.fixed:
+            found.insert(0, FieldBlock(self._b, OnesField(self.features.n_rows), OTHER, dimension=self._q))
+        return [*found, *self.describe_fields(self._W, SUM, dimension=0, bias=self._q)]
 
     def step(self, view: View, block: int | str) -> None:
         if block == "linear":

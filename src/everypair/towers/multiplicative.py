@@ -10,13 +10,15 @@ of the loss then has a closed form for each mode, and the listed contexts contri
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from everypair.columns.table import NewLevels, Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import Block, LevelBlock, Table
 from everypair.engine.tower import Tower, check_towers
 from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
@@ -81,12 +83,45 @@ class Modes(Tower):
     def step(self, view: View, block: Any) -> None:
         """All parameters of one mode."""
         _, j = block
-        seen = self.view_of(j, view)
+        implicit = None
         if self.complete:
             alpha0, J = view.implicit()
-            self.modes[j].sweep(seen, alpha0 * self.implicit_matrix(j, J))
+            implicit = alpha0 * self.implicit_matrix(j, J)
+        described = self._describe_mode(j)
+        if described and view.sweep_levels(described[0], self.settings, implicit):
+            return
+        seen = self.view_of(j, view)
+        if self.complete:
+            self.modes[j].sweep_by_dimension(seen, implicit)
         else:
             self.towers[j].sweep(seen)
+
+    def describe_blocks(self) -> list[Block] | None:
+        found: list[Block] = []
+        for j in range(len(self.towers)):
+            described = self._describe_mode(j)
+            if described is None:
+                return None
+            found += described
+        return found
+
+    def _describe_mode(self, mode: int) -> list[LevelBlock] | None:
+        """The block of a mode that is a table; None if it is something else."""
+        match self.towers[mode].describe_blocks():
+            case []:
+                return []
+            case [LevelBlock(partner="other") as block]:
+                return [self.block_of_mode(mode, block)]
+        return None
+
+    def tables_without(self, mode: int | None) -> tuple[Callable[[Workers], Table], ...]:
+        """For each mode but this: a function that gives its vectors as they are now, and which of them each row has."""
+        others = [tower for j, tower in enumerate(self.towers) if j != mode]
+        return tuple(partial(table_of, tower, self.rows) for tower in others)
+
+    @abstractmethod
+    def block_of_mode(self, mode: int, block: LevelBlock) -> LevelBlock:
+        """The block of a mode, described on its own, as part of this tower."""
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return self.complete_gram() if self.complete else vectors.gram(weight, workers)

@@ -8,14 +8,15 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from everypair.columns.table import Rows
+from everypair.engine.blocks import PRODUCT, LevelBlock
 from everypair.engine.dimensions import product_kinds
-from everypair.engine.tower import Tower, check_same_dims
-from everypair.engine.vectors import Part, Vectors
-from everypair.engine.view import DerivedView, Tangents, View
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.engine.tower import Capabilities, Tower, check_same_dims
+from everypair.engine.vectors import RangeVectors, Vectors
+from everypair.engine.view import DerivedView, View
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import scale_slopes
 from everypair.runtime.parallel import Workers
-from everypair.towers.multiplicative import Modes, table_of
+from everypair.towers.multiplicative import Modes
 
 
 class Product(Modes):
@@ -51,16 +52,21 @@ class Product(Modes):
         return ScaledView(view, others, self.rows) if others else view
 
     @property
-    def has_parts(self) -> bool:
-        return all(tower.has_parts and not tower.kept for tower in self.towers)
+    def capabilities(self) -> Capabilities:
+        """Without rotations: turning the dimensions would mix the factors of the product."""
+        modes = [tower.capabilities for tower in self.towers]
+        return super().capabilities._replace(
+            lazy=all(mode.lazy and not mode.kept for mode in modes),
+            by_levels=all(mode.by_levels for mode in modes),
+            all_combinations=self.complete,
+        )
 
-    @property
-    def by_levels(self) -> bool:
-        return all(tower.by_levels for tower in self.towers)
-
-    def parts(self, first: int, last: int) -> Part:
-        some = [tower.parts(first, last) for tower in self.towers]
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
+        some = [tower.range_vectors(first, last) for tower in self.towers]
         return lambda start, stop: reduce(np.multiply, (part(start, stop) for part in some))
+
+    def block_of_mode(self, mode: int, block: LevelBlock) -> LevelBlock:
+        return block._replace(partner=PRODUCT, modes=self.tables_without(mode))
 
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
         """``J_I * J_C2 * ...`` elementwise, over the other modes."""
@@ -89,18 +95,8 @@ class ScaledView(DerivedView):
 
     def __init__(self, view: View, others: Sequence[Tower], rows: Rows) -> None:
         super().__init__(view)
-        self._others, self._rows = others, rows
         factor = _product([tower.dimensions(rows, view.workers) for tower in others])
         self._factor = lru_cache(2)(factor)  # asked for again by the move
-
-    def tangents(self) -> Tangents | None:
-        seen = self._view.tangents()
-        if seen is None or seen.table is not None:
-            return None
-        tables = [table_of(tower, self._rows, self.workers) for tower in self._others]
-        if len(tables) == 1:
-            return seen._replace(table=tables[0][0], codes=tables[0][1])
-        return seen._replace(table=reduce(np.multiply, (table[codes] for table, codes in tables)), codes=np.arange(self.n_rows))
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._view.slopes(f)

@@ -10,10 +10,11 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
+from everypair.engine.blocks import SUM, Block, FieldBlock, LevelBlock, joined
 from everypair.engine.contribution import Contribution
 from everypair.engine.dimensions import sum_kinds
-from everypair.engine.tower import Tower, check_same_dims, check_towers, common_turns
-from everypair.engine.vectors import Part, Vectors
+from everypair.engine.tower import Capabilities, Tower, check_same_dims, check_towers, common_rotations
+from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, PartView, View
 from everypair.runtime.parallel import Workers
 
@@ -47,15 +48,16 @@ class Sum(Tower):
         return [found for tower in self.towers for found in tower.contributions(rows, psi)]
 
     @property
-    def has_parts(self) -> bool:
-        return all(tower.has_parts for tower in self.towers)
+    def capabilities(self) -> Capabilities:
+        parts = [tower.capabilities for tower in self.towers]
+        return super().capabilities._replace(
+            rotations=common_rotations([part.rotations for part in parts]),
+            lazy=all(part.lazy for part in parts),
+            kept=tuple(sorted({f for part in parts for f in part.kept})),
+        )
 
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return tuple(sorted({f for tower in self.towers for f in tower.kept}))
-
-    def parts(self, first: int, last: int) -> Part:
-        some = [tower.parts(first, last) for tower in self.towers]
+    def range_vectors(self, first: int, last: int) -> RangeVectors:
+        some = [tower.range_vectors(first, last) for tower in self.towers]
         return lambda start, stop: reduce(np.add, (part(start, stop) for part in some))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -80,9 +82,11 @@ class Sum(Tower):
                 tower.step(shared, block)
         shared.finish()
 
-    @property
-    def turns(self) -> list[tuple[int, int]]:
-        return common_turns([tower.turns for tower in self.towers])
+    def describe_blocks(self) -> list[Block] | None:
+        """Those of all parts: with the others held, a part meets the other side's vectors alone. Not with a factorization machine
+        among them: its features meet each other, and not the vectors of other parts."""
+        found = joined(tower.describe_blocks() for tower in self.towers)
+        return None if any(block.partner == SUM for block in found or () if isinstance(block, FieldBlock | LevelBlock)) else found
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         for tower in self.towers:

@@ -1,4 +1,4 @@
-"""Search for the settings of a model: ``pip install "everypair[tune]"``, which brings Optuna."""
+"""Hyperparameter search with Optuna: ``pip install "everypair[tune]"``."""
 
 from everypair.tuning.result import Tuning
 from everypair.tuning.run import tune

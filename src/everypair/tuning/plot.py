@@ -1,4 +1,4 @@
-"""What mattered, as a picture: a panel per setting with the value of each trial, and bars of importance."""
+"""Plot of a hyperparameter search as SVG: a panel per setting with the value of each trial, and bars of importance."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from everypair.runtime import svg
 from everypair.tuning.spaces import Choices, Range
 
 PANEL, HEIGHT, COLUMNS = 290, 220, 3
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 46, 34  # of a panel: room for its ticks, title and labels
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 46, 34  # margins of a panel, for ticks, title and labels
 MARGIN, HEAD, FOOT = 10, 52, 30
-MOST_LABELS, LONGEST = 5, 12  # beside a scale; of characters
-NAME = "everypair-tuning"  # of the picture: its style must not change others on the same page
+MOST_LABELS, LONGEST = 5, 12  # labels of an axis, characters of a label
+NAME = "everypair-tuning"  # CSS class of the plot: its style must not apply to others on the same page
 STYLE = f"""
 .{NAME} text {{ font: 11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1d2430; }}
 .{NAME} .paper {{ fill: #fff; stroke: #dfe4ea; }}
@@ -26,7 +26,7 @@ STYLE = f"""
 """
 
 
-class Point(NamedTuple):
+class TrialPoint(NamedTuple):
     """A trial that has a value."""
 
     number: int
@@ -35,16 +35,16 @@ class Point(NamedTuple):
     row: Mapping[str, Any]
 
 
-class Scale(NamedTuple):
-    """From values of the metric to heights, and the ticks beside it."""
+class ValueAxis(NamedTuple):
+    """The vertical axis: the range of values of the metric, their heights, and ticks."""
 
     low: float
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Scale:
+    def of(cls, values: Sequence[float]) -> ValueAxis:
         low, high = min(values), max(values)
-        room = (high - low) * 0.06 or max(abs(high) * 0.1, 1e-3)  # one value alone stands in the middle
+        room = (high - low) * 0.06 or max(abs(high) * 0.1, 1e-3)  # a single value is centred
         return cls(low - room, high + room)
 
     def y(self, value: float) -> float:
@@ -60,16 +60,18 @@ class Scale(NamedTuple):
 def draw(
     rows: Sequence[Mapping[str, Any]], metric: str, space: Mapping[str, Range | Choices], importance: Mapping[str, float]
 ) -> str:
-    """The picture as SVG, of the trials as rows of a table; it brings its own light background."""
+    """The plot of trials, given as rows of a table. It has a light background of its own."""
     complete = [row for row in rows if row["state"] == "complete"]
     best = max(complete, key=lambda row: row["value"])
     points = [
-        Point(row["trial"], "best" if row is best else row["state"], row["value"], row) for row in rows if row["value"] is not None
+        TrialPoint(row["trial"], "best" if row is best else row["state"], row["value"], row)
+        for row in rows
+        if row["value"] is not None
     ]
-    points.sort(key=lambda point: ("pruned", "complete", "best").index(point.state))  # the best on top
-    scale = Scale.of([point.value for point in points])
+    points.sort(key=lambda point: ("pruned", "complete", "best").index(point.state))  # the best is drawn last, on top
+    axis = ValueAxis.of([point.value for point in points])
     names = [*importance, *(name for name in space if name not in importance)]
-    panels = [_panel(name, space[name], points, scale) for name in names]
+    panels = [_panel(name, space[name], points, axis) for name in names]
     if importance:
         panels.append(_bars(importance))
     columns = 2 if len(panels) in (1, 2, 4) else COLUMNS
@@ -101,21 +103,21 @@ def _summary(rows: Sequence[Mapping[str, Any]], best: Mapping[str, Any]) -> str:
     return f"{len(rows)} trial{'s' if len(rows) != 1 else ''}{others}; best: {best['value']:.4f} {at}"
 
 
-def _panel(name: str, dimension: Range | Choices, points: Sequence[Point], scale: Scale) -> str:
+def _panel(name: str, dimension: Range | Choices, points: Sequence[TrialPoint], axis: ValueAxis) -> str:
     """The value of each trial against one setting."""
     parts = [svg.text(LEFT, 18, "title", name)]
-    for value, label in scale.ticks():
-        parts.append(svg.line(LEFT, scale.y(value), PANEL - RIGHT, scale.y(value), 'class="grid"'))
-        parts.append(svg.text(LEFT - 6, scale.y(value) + 4, "tick", label))
+    for value, label in axis.ticks():
+        parts.append(svg.line(LEFT, axis.y(value), PANEL - RIGHT, axis.y(value), 'class="grid"'))
+        parts.append(svg.text(LEFT - 6, axis.y(value) + 4, "tick", label))
     for x, label in _labels(dimension):
         parts.append(svg.line(x, HEIGHT - BOTTOM, x, HEIGHT - BOTTOM + 4, 'class="grid"'))
         parts.append(svg.text(x, HEIGHT - BOTTOM + 16, "label", label))
     for point in points:
-        x, y = _x(dimension, point.row[name], point.number), scale.y(point.value)
-        told = f"trial {point.number}: {name} {_short(point.row[name])}, value {point.value:.4f}"
+        x, y = _x(dimension, point.row[name], point.number), axis.y(point.value)
+        tooltip = f"trial {point.number}: {name} {_short(point.row[name])}, value {point.value:.4f}"
         radius = 5 if point.state == "best" else 3.4
         parts.append(
-            f'<circle class="{point.state}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{svg.plain(told)}</title></circle>'
+            f'<circle class="{point.state}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"><title>{svg.plain(tooltip)}</title></circle>'
         )
         if point.state == "best":
             words = _short(point.row[name])
@@ -126,9 +128,9 @@ def _panel(name: str, dimension: Range | Choices, points: Sequence[Point], scale
 
 
 def _bars(importance: Mapping[str, float]) -> str:
-    """How much each setting mattered."""
+    """A bar per setting with its importance."""
     start = 134
-    parts = [svg.text(16, 18, "title", "what mattered (shares of PED-ANOVA)")]
+    parts = [svg.text(16, 18, "title", "importance of settings (PED-ANOVA)")]
     room = min((HEIGHT - TOP - BOTTOM) / len(importance), 26)
     full = PANEL - RIGHT - 36 - start
     for j, (name, share) in enumerate(importance.items()):
@@ -142,7 +144,7 @@ def _bars(importance: Mapping[str, float]) -> str:
 
 def _legend(y: float, states: set[str]) -> str:
     parts, x = [], 22.0
-    for state, words in (("best", "best"), ("complete", "complete"), ("pruned", "pruned: its best value until then")):
+    for state, words in (("best", "best"), ("complete", "complete"), ("pruned", "pruned: its best value so far")):
         if state in states:
             parts.append(f'<circle class="{state}" cx="{x}" cy="{y - 4}" r="4"/>')
             parts.append(svg.text(x + 9, y, "soft", words))
@@ -151,19 +153,19 @@ def _legend(y: float, states: set[str]) -> str:
 
 
 def _x(dimension: Range | Choices, value: Any, number: int) -> float:
-    """The place of a value; trials of the same choice lie beside each other, such that all are seen."""
+    """The horizontal position of a value; trials of the same choice are spread, so that all are visible."""
     width = PANEL - LEFT - RIGHT - 16
     if isinstance(dimension, Range):
         spread = math.log(dimension.high / dimension.low)
         share = math.log(value / dimension.low) / spread if spread else 0.5
         return LEFT + 8 + min(max(share, 0.0), 1.0) * width
     room = width / len(dimension.values)
-    aside = (number * 0.618) % 1 - 0.5
-    return LEFT + 8 + room * (dimension.values.index(value) + 0.5 + 0.5 * aside)
+    jitter = (number * 0.618) % 1 - 0.5
+    return LEFT + 8 + room * (dimension.values.index(value) + 0.5 + 0.5 * jitter)
 
 
 def _labels(dimension: Range | Choices) -> list[tuple[float, str]]:
-    """Round numbers of a range, or the choices."""
+    """Positions and labels of the horizontal axis: round numbers of a range, or choices."""
     if isinstance(dimension, Choices):
         width = (PANEL - LEFT - RIGHT - 16) / len(dimension.values)
         every = math.ceil(len(dimension.values) / 8)

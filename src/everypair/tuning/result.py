@@ -1,4 +1,4 @@
-"""What a search for settings found."""
+"""The result of a hyperparameter search: the best settings, all trials and the importance of each setting."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from everypair.tuning.search import Trial
 from everypair.tuning.spaces import Space
 from everypair.tuning.studies import optuna
 
-ENOUGH = 20  # trials with a value, below which nothing is said of what mattered
+ENOUGH = 20  # trials with a value that importances need
 
 
 class Tuning:
-    """The best settings, and all that were tried. Shown in a notebook, a picture of what mattered.
+    """The best settings and all trials of a search. In a notebook, it is shown as a plot of the trials.
 
     Attributes
     ----------
     best : Trial
-        ``settings`` (arguments of the model), ``epochs`` and ``value`` (of ``metric``, on the tuning part).
+        ``settings`` (arguments of the model), ``epochs`` and ``value`` of ``metric`` on the tuning part.
     recommender : Recommender
         Not fitted, with the best settings and number of epochs: ``tuning.recommender.fit(dataset)`` trains it on all data.
     trials : Arrow table
-        A row per trial in order: its number, its state ("complete", "pruned" or, where the objective was not finite before the
-        first evaluation, "no value"), the best value and the epoch of it, the seconds it took, the point that was searched and the
-        settings it stands for.
+        A row per trial, in order: number, state ("complete", "pruned", or "no value" if the objective was not finite before the
+        first evaluation), best value and its epoch, seconds, the point of the space and the model's arguments there.
     importance : dict of float
-        How much each searched setting mattered, adding up to one, the largest first: Optuna's PED-ANOVA, which compares where the
-        best tenth of the trials lie with where all of them do. Empty with fewer than twenty trials that have a value, and rough
-        with few more.
+        The importance of each searched setting, as shares that sum to one, largest first: Optuna's PED-ANOVA, which compares the
+        distribution of the best tenth of the trials with that of all trials. Empty with fewer than 20 trials that have a value, and
+        rough with few more.
     metric : str
     stop_reason : str
-        "trials" (all are done), "timeout" or "interrupt".
+        "trials" (all are finished), "timeout" or "interrupt".
     """
 
     def __init__(
@@ -55,12 +54,12 @@ class Tuning:
 
     @classmethod
     def of(cls, study: Any, space: Space, metric: str, stop_reason: str, make: Callable[[dict[str, Any]], Recommender]) -> Tuning:
-        """What a study holds; an error if no trial has finished."""
+        """The result of a study; an error if no trial is complete."""
         states = optuna().trial.TrialState
         finished = study.get_trials(deepcopy=False, states=[states.COMPLETE, states.PRUNED])
         complete = [trial for trial in finished if trial.state == states.COMPLETE]
         if not complete:
-            _nothing(len(finished), stop_reason)
+            _raise_without_result(len(finished), stop_reason)
         found = max(complete, key=lambda trial: trial.value)
         best = Trial(space.settings(found.params), best_epoch(found), found.value)
         recommender = make({**best.settings, "epochs": best.epochs})
@@ -68,14 +67,14 @@ class Tuning:
         return cls(metric, best, recommender, rows, _importance(finished), space.dimensions, stop_reason)
 
     def svg(self) -> str:
-        """A picture: the value against each setting, and how much each mattered."""
+        """A plot: the value of each trial against each setting, and the importance of settings."""
         from everypair.tuning.plot import draw
 
         return draw(self._rows, self.metric, self._space, self.importance)
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to a file that ends in ``.svg`` or ``.html``."""
-        pictures.save(path, f"What mattered for {self.metric}", self.svg())
+        """Write the plot to a file that ends in ``.svg`` or ``.html``."""
+        pictures.save(path, f"Importance of settings for {self.metric}", self.svg())
 
     def _repr_html_(self) -> str:
         return self.svg()
@@ -87,18 +86,18 @@ class Tuning:
 
 
 def best_epoch(trial: Any) -> int:
-    """The first epoch with the largest value."""
+    """The first epoch with the best value."""
     values = trial.intermediate_values
     return max(sorted(values), key=lambda epoch: values[epoch])
 
 
-def _nothing(finished: int, stop_reason: str) -> None:
+def _raise_without_result(finished: int, stop_reason: str) -> None:
     if stop_reason == "interrupt":
         raise KeyboardInterrupt
     if stop_reason == "timeout":
-        raise TimeoutError("no trial was done within timeout: give more time, or fewer epochs.")
+        raise TimeoutError("no trial was finished within timeout: give more time, or fewer epochs.")
     raise ValueError(
-        f"none of {finished} trials could be evaluated: the objective was not finite. Use dtype='float64', or another space."
+        f"none of {finished} trials could be evaluated: the objective was not finite. Use dtype 'float64', or another space."
     )
 
 
@@ -118,7 +117,7 @@ def _row(number: int, trial: Any, space: Space) -> dict[str, Any]:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Choices of several types become texts."""
+    """Values as a column; choices of different types become strings."""
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -126,7 +125,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 def _importance(finished: list[Any]) -> dict[str, float]:
-    """Of pruned trials the best value so far counts: most of what was bad is there."""
+    """The importance of settings. Pruned trials count with their best value: most of the bad settings are among them."""
     library = optuna()
     with_value = [trial for trial in finished if trial.intermediate_values]
     values = [trial.intermediate_values[best_epoch(trial)] for trial in with_value]

@@ -1,4 +1,4 @@
-"""Trials: settings from Optuna, a fit that is evaluated as it goes on, and what came of it."""
+"""``tune``: runs trials of settings that Optuna proposes, each a fit with early stopping and pruning."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ def tune(
     evaluate_every: int = 1,
     exclude_seen: bool = True,
 ) -> Tuning:
-    """Search for the settings of a model, on the tuning part of a split alone (extra ``tune``: Optuna).
+    """Search for the settings of a model on the tuning part of a split (needs Optuna: ``pip install "everypair[tune]"``).
 
-    The first trial is the middle of the space, the next seven are spread at random, and then Optuna's TPE proposes what is likely
-    to be better. A trial is one fit, evaluated as it goes on and never begun anew: it ends where the metric no longer gets better,
-    so that its number of epochs is found with it, or is pruned where, after two epochs, it is worse than the median of the trials
-    before it at the same epoch. The test part is never looked at.
+    The first trial is the middle of the space, the next seven are random, and then Optuna's TPE proposes settings. A trial is one
+    fit, evaluated after every few epochs. It ends when the metric no longer improves, which also determines the number of epochs,
+    or is pruned when, after two epochs, it is worse than the median of the earlier trials at the same epoch. The test part is not
+    used.
 
     Parameters
     ----------
     recommender : Recommender
-        A template: its recipes, its model's class and all arguments that are not searched. It is not changed. ``epochs`` of its
-        model is the most a trial may take.
+        A template, which gives the recipes, the model's class and all arguments that are not searched. It is not changed.
+        ``epochs`` of its model is the maximum for a trial.
     dataset : Dataset
     protocol : splitter or Split
-        Such as ``LeaveLast()``, or a split of the data set.
+        Such as ``LeaveLast()``, or a split of the dataset.
     metric : str
-        To be made as large as possible.
+        The metric to maximise.
     trials : int
-        How many there are to be, pruned ones and those of earlier calls with the same ``study`` included.
+        The number of trials, including pruned ones and those of earlier calls with the same ``study``.
     timeout : float, optional
-        Seconds, after which no epoch is begun. A trial that is cut off does not count.
+        Seconds after which no epoch is started. A trial that is cut off does not count.
     space : mapping, optional
-        Arguments of the model: a tuple (low, high) is searched on a logarithmic scale, a list holds choices. "shrinkage" stands for
-        ``regularization`` in units of observed pairs (see :mod:`everypair.tuning.search`). By default
+        Arguments of the model: a tuple (low, high) is searched on a logarithmic scale, a list holds choices. "shrinkage" is
+        ``regularization`` in units of observed pairs (see :mod:`everypair.tuning.search`). The default is
         :func:`everypair.tuning.default_space`.
     study : path, optional
-        A file that keeps the trials. A call with a file that is there goes on with it: finished trials are kept, one that was
-        running when its process was killed is run again. A study of other data, settings or seed is refused. One process at a time.
+        A file that stores the trials. If it exists, the search continues: finished trials are kept, and a trial whose process was
+        killed is run again. A study of other data, settings or seed is refused, and so is a study in use by another process.
     seed : int
-        The same seed gives the same trials, also if they are run by several calls.
+        The same seed gives the same trials, in one call or in several.
     patience, evaluate_every : int
         As for :meth:`Recommender.fit <everypair.Recommender.fit>`.
     exclude_seen : bool
@@ -78,12 +78,12 @@ def tune(
     Returns
     -------
     Tuning
-        The best settings, a recommender with them, all trials, and what mattered.
+        The best settings, a recommender with them, all trials, and the importance of each setting.
 
     Notes
     -----
-    Ctrl-C ends the trial that is running, which then does not count, and returns what there is, as a fit that is interrupted leaves
-    a model. Before the first trial has finished, it is a KeyboardInterrupt; a stored study keeps what there is.
+    Ctrl-C ends the running trial, which does not count, and returns the result of the finished trials. Before the first trial has
+    finished, it raises KeyboardInterrupt. A stored study keeps all finished trials.
 
     Examples
     --------
@@ -96,7 +96,9 @@ def tune(
     """
     began = time.monotonic()
     if not isinstance(recommender, Recommender):
-        raise TypeError(f"recommender must be a Recommender, got {type(recommender).__name__}: Recommender(model, context=[...]).")
+        raise TypeError(
+            f"recommender must be a Recommender, got {type(recommender).__name__}. Use Recommender(model, context=[...])."
+        )
     model = trained_by_epochs(recommender.model)
     split = _split(dataset, protocol)
     wanted, seed = check.integer("trials", trials, low=1), check.integer("seed", seed, low=0)
@@ -105,18 +107,18 @@ def tune(
     given = default_space(recommender, split.train) if space is None else space
     searched = Space(given, model, recommender.pairs_per_event(split.train))
     options: dict[str, Any] = {"every": evaluate_every, "patience": patience, "exclude_seen": exclude_seen}
-    EarlyStopping(split.tune, metric, **options)  # refuses what is wrong, before anything is kept
+    EarlyStopping(split.tune, metric, **options)  # validates the arguments before a study is created
     path = None if study is None else Path(study)
     identity = {} if path is None else _identity(recommender, dataset, split, metric, searched, {"seed": seed, **options})
-    watch = partial(EarlyStopping, split.tune, metric, **options)
-    search = Search(recommender, split.train, searched, watch, seed, began + limit)
-    with quiet(), opened(path, identity) as kept:
-        ended = search.run(kept, wanted)
-        return Tuning.of(kept, searched, metric, ended, partial(_with_settings, recommender))
+    stopping = partial(EarlyStopping, split.tune, metric, **options)
+    tuning_run = TuningRun(recommender, split.train, searched, stopping, seed, began + limit)
+    with quiet(), opened(path, identity) as stored:
+        stop_reason = tuning_run.run(stored, wanted)
+        return Tuning.of(stored, searched, metric, stop_reason, partial(_with_settings, recommender))
 
 
 def _with_settings(template: Recommender, settings: Mapping[str, Any]) -> Recommender:
-    """A recommender like the template, with other arguments of its model."""
+    """A recommender like the template that is not fitted, with other arguments of its model."""
     return template.unfitted(**{f"model__{name}": value for name, value in settings.items()})
 
 
@@ -128,16 +130,16 @@ def _split(dataset: Dataset, protocol: Any) -> Split:
     if not isinstance(protocol, Split):
         raise TypeError(f"protocol must be a splitter, such as everypair.evaluation.LeaveLast(), or a Split, got {protocol!r}.")
     if not protocol.train.items.same(dataset.items) or not protocol.train.users.same(dataset.users):
-        raise ValueError("protocol is a split of other data than dataset: split that, or give the splitter.")
+        raise ValueError("protocol is a split of other data than dataset: split this dataset, or give the splitter.")
     return protocol
 
 
 def _identity(
     template: Recommender, dataset: Dataset, split: Split, metric: str, space: Space, search: dict[str, Any]
 ) -> dict[str, Any]:
-    """All that the trials of a study depend on."""
-    decided = {"n_threads", *space.settings(space.middle())}
-    kept = {name: repr(value) for name, value in template.model.get_params().items() if name not in decided}
+    """Everything that the trials of a study depend on. Stored in the study."""
+    free = {"n_threads", *space.settings(space.middle())}
+    kept = {name: repr(value) for name, value in template.model.get_params().items() if name not in free}
     recipes = {"context": repr(list(template.context)), "item": repr(list(template.item)), "unit": template.unit}
     return {
         "data": fingerprint(dataset),
@@ -150,27 +152,35 @@ def _identity(
     }
 
 
-class Search:
-    """The trials of one call, one after the other."""
+class TuningRun:
+    """Runs the trials of one call, one after another.
+
+    Parameters
+    ----------
+    stopping : callable
+        Makes the early stopping of a trial.
+    deadline : float
+        Of ``time.monotonic()``.
+    """
 
     def __init__(
         self,
         template: Recommender,
         train: Dataset,
         space: Space,
-        watch: Callable[[], EarlyStopping],
+        stopping: Callable[[], EarlyStopping],
         seed: int,
         deadline: float,
     ) -> None:
-        self._template, self._train, self._space, self._watch = template, train, space, watch
+        self._template, self._train, self._space, self._stopping = template, train, space, stopping
         self._seed, self._deadline = seed, deadline
         self._states = optuna().trial.TrialState
 
     def run(self, study: Any, wanted: int) -> str:
-        """Until so many are finished; returns why it ended: "trials", "timeout" or "interrupt"."""
+        """Run trials until ``wanted`` are finished; returns why the run ended: "trials", "timeout" or "interrupt"."""
         try:
             return self._run(study, wanted)
-        except KeyboardInterrupt:  # between fits, or the second during one: what is finished is kept all the same
+        except KeyboardInterrupt:  # between fits, or the second one during a fit
             return "interrupt"
 
     def _run(self, study: Any, wanted: int) -> str:
@@ -182,13 +192,13 @@ class Search:
                 progress.step(f"best {study.best_value:.4f}" if self._completed(study) else "")
                 trial = self._ask(study, finished)
                 try:
-                    ended = self._try(trial, study)
+                    cut_off = self._run_trial(trial, study)
                 except BaseException:
                     study.tell(trial, state=self._states.FAIL, skip_if_finished=True)
                     raise
-                if ended:
+                if cut_off:
                     study.tell(trial, state=self._states.FAIL)
-                    return ended
+                    return cut_off
         return "trials"
 
     def _finished(self, study: Any) -> int:
@@ -201,7 +211,7 @@ class Search:
         return time.monotonic() >= self._deadline
 
     def _ask(self, study: Any, number: int) -> Any:
-        """The next trial. Its random numbers depend on its number alone: it is the same whoever ran those before it."""
+        """The next trial. Its random numbers depend on its number alone, so that several calls give the same trials as one."""
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
         study.sampler = optuna().samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
         if number == 0 and not study.get_trials(deepcopy=False, states=[self._states.WAITING]):
@@ -210,9 +220,9 @@ class Search:
         self._space.suggest(trial)
         return trial
 
-    def _try(self, trial: Any, study: Any) -> str | None:
-        """Fit, evaluate and tell; returns why it was cut off, if it was."""
-        recommender, stopping = _with_settings(self._template, self._space.settings(trial.params)), self._watch()
+    def _run_trial(self, trial: Any, study: Any) -> str | None:
+        """Fit, evaluate and report to the study; returns "interrupt" or "timeout" if the trial was cut off."""
+        recommender, stopping = _with_settings(self._template, self._space.settings(trial.params)), self._stopping()
         epochs = trained_by_epochs(recommender.model).epochs
         cut: list[str] = []
 
@@ -225,7 +235,7 @@ class Search:
                 cut.extend(["pruned"] if value is not None and trial.should_prune() else ["timeout"] if self._late() else [])
             return stop or bool(cut)
 
-        with suppress(DivergedError):  # a bad trial, not the end of the search: what it had before counts
+        with suppress(DivergedError):  # a bad trial does not end the search; its values so far count
             recommender.fit(self._train, callback=after)
         if getattr(recommender.model, "stop_reason_", None) == "interrupt":
             return "interrupt"

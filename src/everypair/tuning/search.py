@@ -1,11 +1,11 @@
-r"""A small search for settings, on the tuning part of a split alone.
+r"""A small hyperparameter search without Optuna, on the tuning part of a split.
 
-What matters most is the weight :math:`\alpha_0` of unobserved pairs and L2. With L2 that grows with the weight of a feature
-(``regularization_exponent=1``), the weight of a row is its observed pairs and :math:`\alpha_0` times all its pairs, so that the
-best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore looks for two numbers that depend less on each other:
-:math:`\alpha_0`, and the *shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is how many pairs there are for each observed
-one. It is L2 in units of observed pairs. The weight, too, can be given in such units, which are alike for data of all sizes: all
-pairs together, :math:`\alpha_0 P`.
+The weight :math:`\alpha_0` of unobserved pairs and L2 matter most. If L2 grows with the weight of a feature
+(``regularization_exponent=1``), the weight of a row is the number of its observed pairs plus :math:`\alpha_0` times that of all its
+pairs, so that the best :math:`\lambda` depends on :math:`\alpha_0`. The search therefore uses two numbers that depend less on each
+other: :math:`\alpha_0`, and the *shrinkage* :math:`\nu = \lambda (1 + \alpha_0 P)`, where P is the number of pairs per observed
+pair: L2 in units of observed pairs. The weight can also be given in such units, which are comparable between datasets of all sizes:
+the weight of all pairs together, :math:`\alpha_0 P`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WEIGHT, SHRINKAGE, ALL_PAIRS = "unobserved_weight", "shrinkage", "all_pairs"
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings of a model that were tried, the epoch at which they were best, and the metric there."""
+    """Settings of a model, the epoch with the best value of the metric, and that value."""
 
     settings: dict[str, Any]
     epochs: int
@@ -38,8 +38,8 @@ class Trial:
 
 
 @dataclass
-class Found:
-    """The best trial, and all of them in order."""
+class SearchResult:
+    """All trials of a search, in order, and the best of them."""
 
     trials: list[Trial] = field(default_factory=list)
 
@@ -59,19 +59,19 @@ def search(
     seed: int = 0,
     exclude_seen: bool = True,
     fitted: Callable[[Recommender], Any] = lambda recommender: None,
-) -> Found:
-    """Try settings within ``space``, on a logarithmic scale: the middle first, then spread out, then ever nearer to the best.
+) -> SearchResult:
+    """Try settings within ``space``, on a logarithmic scale: the middle, then a Halton sequence, then ever nearer to the best.
 
-    A fit is evaluated on ``split.tune`` after every few epochs, and ends where it no longer gets better: the number of epochs is
-    found with each trial. The test part is not looked at.
+    A fit is evaluated on ``split.tune`` after every few epochs, and ends when the metric no longer improves: each trial also finds
+    the number of epochs. The test part is not used.
 
     Parameters
     ----------
     make : callable
-        From settings to a recommender, which has a model with the largest number of epochs.
+        Makes a recommender from settings; ``epochs`` of its model is the maximum.
     space : mapping of names to (low, high)
-        Arguments of the model; "all_pairs" (see above) stands for ``unobserved_weight``, and "shrinkage", which goes with either,
-        for ``regularization``.
+        Ranges of arguments of the model. "all_pairs" (see the module) replaces ``unobserved_weight``; "shrinkage", which needs one
+        of the two, replaces ``regularization``.
     split : Split
     metric : str
     trials : int
@@ -88,13 +88,13 @@ def search(
     if WEIGHT in space and ALL_PAIRS in space:
         raise ValueError(f"space has both {WEIGHT!r} and {ALL_PAIRS!r}, which are the same setting in other units: give one.")
     if SHRINKAGE in space and space.keys().isdisjoint((WEIGHT, ALL_PAIRS)):
-        raise ValueError(f"{SHRINKAGE!r} goes with {WEIGHT!r} or {ALL_PAIRS!r}: give both.")
+        raise ValueError(f"{SHRINKAGE!r} in space needs {WEIGHT!r} or {ALL_PAIRS!r}: add one of them.")
     random = np.random.default_rng(seed)
     low, high = (np.log([bound[j] for bound in space.values()]) for j in (0, 1))
     explored = 1 + trials // 2
     points = [(low + high) / 2, *(low + (high - low) * qmc.Halton(len(space), rng=seed).random(explored - 1))]
     pairs = 0.0 if space.keys().isdisjoint((SHRINKAGE, ALL_PAIRS)) else make({}).pairs_per_event(split.train)
-    found, best = Found(), points[0]
+    result, best = SearchResult(), points[0]
     for number in range(trials):
         if number < explored:
             point = points[number]
@@ -103,26 +103,26 @@ def search(
             point = np.clip(best + reach * random.normal(size=len(space)), low, high)
         settings = arguments(dict(zip(space, np.exp(point).tolist(), strict=True)), pairs)
         recommender = make(settings)
-        found.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
+        result.trials.append(_try(recommender, settings, split, metric, every, exclude_seen))
         fitted(recommender)
-        if found.best is found.trials[-1]:
+        if result.best is result.trials[-1]:
             best = point
-    return found
+    return result
 
 
 def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
-    """The arguments of the model that a point of a space stands for, with three digits; ``pairs`` for each event."""
-    made = dict(point)
-    if ALL_PAIRS in made:
-        made[WEIGHT] = made.pop(ALL_PAIRS) / pairs
-    if SHRINKAGE in made:
-        weight = auto_weight(pairs) if made[WEIGHT] == AUTO else made[WEIGHT]
-        made["regularization"] = made.pop(SHRINKAGE) / (1 + weight * pairs)
-    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
+    """The model's arguments at a point of a space, rounded to three digits; ``pairs``: the number of pairs per event."""
+    settings = dict(point)
+    if ALL_PAIRS in settings:
+        settings[WEIGHT] = settings.pop(ALL_PAIRS) / pairs
+    if SHRINKAGE in settings:
+        weight = auto_weight(pairs) if settings[WEIGHT] == AUTO else settings[WEIGHT]
+        settings["regularization"] = settings.pop(SHRINKAGE) / (1 + weight * pairs)
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in settings.items()}
 
 
 def _try(recommender: Recommender, settings: dict[str, Any], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:
-    """Fit and evaluate until it no longer gets better."""
+    """Fit, with early stopping on the tuning part."""
     trained_by_epochs(recommender.model)
     stopping = EarlyStopping(split.tune, metric, every=every, exclude_seen=exclude_seen)
     with suppress(DivergedError):  # a bad trial, not the end of the search

@@ -1,4 +1,4 @@
-"""Where settings are looked for: ranges on logarithmic scales, and lists of choices."""
+"""Search spaces: ranges on a logarithmic scale and lists of choices, and the model arguments at each point."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from typing import Any
 from everypair.data import Dataset
 from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.models import Tucker
+from everypair.models.mixins import DataDefaults
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel, auto_weight
-from everypair.models.weights_mixin import Weighed
 from everypair.recommender import Recommender
 from everypair.tuning.search import SHRINKAGE, arguments
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
 POPULARITY = "popularity_exponent"
-WEIGHTS = (0.002, 1.0)  # of tensors
-REACH = 20.0  # times as much, and as little, as what suits most data
+WEIGHTS = (0.002, 1.0)  # unobserved_weight of tensor models
+REACH = 20.0  # factor up and down from the automatic weight
 SHRINKAGES = (0.005, 0.5)
 POPULARITIES = (0.0, 0.15, 0.3, 0.45, 0.6)
-PENALTIES = (0.001, 10.0)  # of L2 that does not grow with the weight of a row
+PENALTIES = (0.001, 10.0)  # L2 that does not grow with the weight of a row
 SIZES = (16, 32, 64, 128, 256)
-TENSOR_SIZES = (8, 16, 32, 64)  # their steps cost more
+TENSOR_SIZES = (8, 16, 32, 64)  # steps of PARAFAC cost more
 CORE_SIZES = (4, 8, 16)  # the core of Tucker has their product over all variables
 NOT_SEARCHED = {
-    "epochs": "the best epoch is found in each trial; set epochs= of the model to the most there may be",
-    "random_state": "a lucky seed is no setting",
+    "epochs": "each trial finds its best epoch; epochs of the model is the maximum",
+    "random_state": "the best seed is only a lucky one",
     "n_threads": "it does not change the model",
 }
 
 
 def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
-    """The space that :func:`everypair.tune` searches if none is given.
+    """The default search space of :func:`everypair.tune`.
 
-    The weight of unobserved pairs, around what ``"auto"`` means; L2, as shrinkage (see :mod:`everypair.tuning.search`) where it
-    grows with the weight of a row (``regularization_exponent`` 1; a Separable with 0 is set to 1 by :func:`~everypair.tune`), as it
-    is for other exponents and tensors, and not at all where the model has a dict of L2 weights; how much more unobserved pairs of
-    popular items weigh (``popularity_exponent``), where it is not 0; and the number of factors by doubling, up to 256
-    (64 for PARAFAC, 16 for Tucker) or the number of users or items; a tuple of them is left alone.
+    - ``unobserved_weight``: around the value of ``"auto"``.
+    - L2: as ``shrinkage`` (see :mod:`everypair.tuning.search`) where it grows with the weight of a row
+      (``regularization_exponent`` 1; :func:`~everypair.tune` sets that of a Separable from 0 to 1), as ``regularization`` for other
+      exponents and tensor models, and not at all if the model has a dict of L2 weights.
+    - ``popularity_exponent``, if it is not 0.
+    - ``factors``: powers of 2, up to 256 (64 for PARAFAC, 16 for Tucker) and the number of users and items; not if it is a tuple.
 
     Examples
     --------
@@ -60,10 +61,10 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
     weights = WEIGHTS if isinstance(model, Tensor) else (float(f"{middle / REACH:.3g}"), min(float(f"{middle * REACH:.3g}"), 1.0))
     space: dict[str, Any] = {UNOBSERVED: weights}
     if isinstance(model.regularization, numbers.Real):
-        fixed = isinstance(model, Tensor | Weighed)  # an exponent of 0 was chosen
+        fixed = isinstance(model, Tensor | DataDefaults)  # their exponent of 0 is not a default
         shrinks = model.regularization_exponent == 1 or (model.regularization_exponent == 0 and not fixed)
         space |= {SHRINKAGE: SHRINKAGES} if shrinks else {L2: PENALTIES}
-    if isinstance(model, Weighed) and model.popularity_exponent > 0:  # 0 was chosen
+    if isinstance(model, DataDefaults) and model.popularity_exponent > 0:  # 0 is not the default
         space[POPULARITY] = list(POPULARITIES)
     if isinstance(getattr(model, FACTORS, None), numbers.Integral):
         most = max(min(dataset.n_users, dataset.n_items), 1)
@@ -74,11 +75,11 @@ def default_space(recommender: Recommender, dataset: Dataset) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two bounds, on a logarithmic scale."""
+    """Numbers between two bounds, on a logarithmic scale. Its repr is stored in studies."""
 
     low: float
     high: float
-    whole: bool  # integers alone
+    whole: bool  # only integers
 
     def suggest(self, trial: Any, name: str) -> Any:
         return (trial.suggest_int if self.whole else trial.suggest_float)(name, self.low, self.high, log=True)
@@ -93,17 +94,17 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """A few values; numbers that rise are neighbours, as 16 and 32 are."""
+    """A list of values; rising numbers are searched as an ordered dimension. Its repr is stored in studies."""
 
     values: tuple[Any, ...]
 
     @property
     def ordered(self) -> bool:
-        rising = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in self.values)
-        return rising and all(a < b for a, b in zip(self.values, self.values[1:], strict=False))
+        numeric = all(isinstance(value, numbers.Real) and not isinstance(value, bool) for value in self.values)
+        return numeric and all(a < b for a, b in zip(self.values, self.values[1:], strict=False))
 
     def suggest(self, trial: Any, name: str) -> Any:
-        """The study holds the place in the list: it takes any value, and places of ordered choices are near each other."""
+        """Suggest a position in the list: values may be of any type, and positions of ordered choices are close if they are."""
         last = len(self.values) - 1
         return trial.suggest_int(name, 0, last) if self.ordered else trial.suggest_categorical(name, list(range(last + 1)))
 
@@ -115,11 +116,11 @@ class Choices:
 
 
 class Space:
-    """The settings that are searched, and the model's arguments that each point stands for."""
+    """The dimensions of a search, and the model's arguments at each point. Studies store positions of choices instead of values."""
 
     def __init__(self, given: Mapping[str, Any], model: TowerModel, pairs: float) -> None:
         if not isinstance(given, Mapping) or not given:
-            raise TypeError(f"space must be a mapping of arguments of the model to (low, high) or lists of choices, got {given!r}.")
+            raise TypeError(f"space must map arguments of the model to (low, high) or lists of choices, got {given!r}.")
         known = inspect.signature(type(model)).parameters
         for name in given:
             if name in NOT_SEARCHED:
@@ -127,7 +128,7 @@ class Space:
             if name not in known and name != SHRINKAGE:
                 raise ValueError(
                     f"space has {name!r}, which is no argument of {type(model).__name__}: it has {', '.join(known)}; {SHRINKAGE!r} "
-                    f"stands for {L2!r} in units of observed pairs."
+                    f"is {L2!r} in units of observed pairs."
                 )
         self._fixed: dict[str, Any] = {}
         if SHRINKAGE in given:
@@ -140,35 +141,38 @@ class Space:
             dimension.suggest(trial, name)
 
     def middle(self) -> dict[str, Any]:
-        """A point in the middle, as a study stores it."""
+        """The middle of the space, as studies store points."""
         return {name: dimension.middle() for name, dimension in self.dimensions.items()}
 
     def point(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """What is searched, by name."""
+        """The value of each dimension at a stored point."""
         return {name: dimension.value(stored[name]) for name, dimension in self.dimensions.items()}
 
     def settings(self, stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of the model."""
+        """The arguments of the model at a stored point."""
         point = self.point(stored)
-        made = arguments({UNOBSERVED: self._weight, **point}, self._pairs)
+        settings = arguments({UNOBSERVED: self._weight, **point}, self._pairs)
         if UNOBSERVED not in point:
-            del made[UNOBSERVED]
-        chosen = {name: point[name] for name in made if isinstance(self.dimensions.get(name), Choices)}  # not rounded
-        return {**self._fixed, **made, **chosen}
+            del settings[UNOBSERVED]
+        chosen = {
+            name: point[name] for name in settings if isinstance(self.dimensions.get(name), Choices)
+        }  # choices are not rounded
+        return {**self._fixed, **settings, **chosen}
 
     def described(self) -> dict[str, str]:
-        """Each dimension as text, to be compared."""
+        """The repr of each dimension, for comparison with that of a stored study."""
         return {name: repr(dimension) for name, dimension in self.dimensions.items()}
 
 
 def _exponent(given: Mapping[str, Any], model: TowerModel) -> dict[str, Any]:
-    """What shrinkage asks for: L2 that grows with the weight of a row."""
+    """The argument that shrinkage requires: L2 that grows with the weight of a row."""
     if L2 in given:
         raise ValueError(f"space has both {SHRINKAGE!r} and {L2!r}, which are the same setting in other units: give one.")
     if EXPONENT in given or model.regularization_exponent not in (0, 1):
         was = given.get(EXPONENT, model.regularization_exponent)
         raise ValueError(
-            f"{SHRINKAGE!r} is L2 that grows with the weight of a row ({EXPONENT}=1), got {EXPONENT}={was!r}. Search {L2!r}."
+            f"{SHRINKAGE!r} in space requires L2 that grows with the weight of a row ({EXPONENT}=1), got {EXPONENT}={was!r}. "
+            f"Search {L2!r} instead."
         )
     return {EXPONENT: 1.0} if model.regularization_exponent == 0 else {}
 

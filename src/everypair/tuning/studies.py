@@ -1,11 +1,12 @@
-"""Studies: what was tried so far, in memory or in a file that a later call goes on with."""
+"""Optuna studies: the trials of a search, in memory or in a file from which a later call continues."""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +15,24 @@ import pyarrow as pa
 
 from everypair.data import Dataset
 from everypair.evaluation import Queries
-from everypair.tuning.database import check_study, locked
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing prevents two processes from opening one study
+    fcntl = None
 
 NAME = "everypair"
-# Trials spread at random before the sampler learns from them: the same however many trials are asked for, so that a study that
-# goes on with more of them tries what it would have tried with as many from the start.
+OPTUNA_TABLES = {"studies", "trials", "version_info"}
+# Random trials before the sampler learns from them. Independent of the number of trials, so that a study that is continued with
+# more trials tries what it would have tried with all of them from the start.
 STARTUP = 8
-# A fit's metric rises in its first epochs and then levels off, and early stopping ends fits at different epochs: a trial is
-# compared with the others at the same epoch, after two epochs, rather than given a budget of epochs by rungs (successive halving),
-# which 16 epochs leave no room for.
-COMPARED_AFTER, COMPARED_WITH = 2, 5
+# The metric of a fit rises in its first epochs and then levels off, and early stopping ends fits at different epochs. So trials are
+# compared with others at the same epoch, after two epochs and five trials; 16 epochs are too few for successive halving.
+COMPARED_AFTER, COMPARED_WITH = 2, 5  # epochs, trials
 
 
 def optuna() -> Any:
-    """The library, or how to get it."""
+    """The Optuna library, imported when needed; an error says how to install it."""
     try:
         import optuna
     except ImportError as error:
@@ -37,7 +42,7 @@ def optuna() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Optuna writes no log meanwhile, and tells nothing of what is experimental in it."""
+    """Silence Optuna's log and its warnings about experimental features."""
     logging = optuna().logging
     before = logging.get_verbosity()
     logging.set_verbosity(logging.ERROR)
@@ -51,9 +56,9 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path | None, identity: Mapping[str, Any]) -> Iterator[Any]:
-    """The study of a file, a new one if there is no file; None: in memory.
+    """Open the study of a file, or create it; in memory if ``path`` is None.
 
-    SQLite, since a write is there whole or not at all, also if the process is killed, and nothing but one file is left.
+    The file is an SQLite database: writes are atomic even if the process is killed, and there is only one file.
     """
     library = optuna()
     pruner = library.pruners.MedianPruner(n_startup_trials=COMPARED_WITH, n_warmup_steps=COMPARED_AFTER)
@@ -66,11 +71,41 @@ def opened(path: Path | None, identity: Mapping[str, Any]) -> Iterator[Any]:
             study = library.create_study(storage=storage, study_name=NAME, direction="maximize", pruner=pruner, load_if_exists=True)
             _claim(study, path, identity)
             for trial in study.get_trials(deepcopy=False, states=[library.trial.TrialState.RUNNING]):
-                study.tell(trial.number, state=library.trial.TrialState.FAIL)  # whoever ran it was killed: it is run again
+                study.tell(trial.number, state=library.trial.TrialState.FAIL)  # its process was killed: run it again
             yield study
         finally:
             storage.remove_session()
             storage.engine.dispose()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Exclude other processes. The lock is on the file itself and ends with the process, even if it is killed."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"study must be a file in an existing folder, got {str(path)!r}. Create the folder first.")
+    new = not path.exists()
+    with path.open("ab" if new else "rb") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise BlockingIOError(f"{path} is in use by another search. Wait for its end, or give another path.") from error
+        try:
+            yield
+        finally:
+            if new and not path.stat().st_size:
+                path.unlink()
+
+
+def check_study(path: Path) -> None:
+    """Raise if the file is neither empty nor a database of Optuna, before anything is written to it."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.Error as error:
+        raise ValueError(f"{path} cannot be read as a study: {error}. Give another path.") from error
+    if tables and not tables >= OPTUNA_TABLES:
+        raise ValueError(f"{path} is another kind of database, with the tables {', '.join(sorted(tables))}. Give another path.")
 
 
 def _storage(path: Path) -> Any:
@@ -82,22 +117,22 @@ def _storage(path: Path) -> Any:
     try:
         return optuna().storages.RDBStorage(url)
     except (SQLAlchemyError, RuntimeError) as error:
-        raise ValueError(f"{path} is no study that can be read: {str(error).splitlines()[0]}. Give another path.") from error
+        raise ValueError(f"{path} cannot be read as a study: {str(error).splitlines()[0]}. Give another path.") from error
 
 
 def _claim(study: Any, path: Path, identity: Mapping[str, Any]) -> None:
-    """Write down what the study is about, or refuse one that is about something else."""
+    """Store the identity of a new study; raise if the study has another identity."""
     known = study.user_attrs
     if "identity" not in known:
         if study.get_trials(deepcopy=False):
-            raise ValueError(f"{path} is a study that everypair.tune did not begin. Give another path.")
+            raise ValueError(f"{path} is an Optuna study that was not created by everypair. Give another path.")
         study.set_user_attr("identity", dict(identity))
         return
     for name, now in identity.items():
         before = known["identity"].get(name)
         if before != now:
             what = _difference(name, before, now)
-            raise ValueError(f"{path} is the study of something else: {what}. Give another path, or call tune as before.")
+            raise ValueError(f"{path} is the study of another search: {what}. Give another path, or the same settings as before.")
 
 
 def _difference(name: str, before: Any, now: Any) -> str:
@@ -110,7 +145,7 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 
 def fingerprint(dataset: Dataset) -> str:
-    """What a data set is, in a line: sizes, and a hash of all that a model could be told."""
+    """Sizes and a hash of all data of a dataset, in one line. Stored in studies."""
     digest = hashlib.sha256()
     weight = np.empty(0) if dataset.weight is None else dataset.weight
     time = np.empty(0) if dataset.time is None else dataset.time
@@ -124,7 +159,7 @@ def fingerprint(dataset: Dataset) -> str:
 
 
 def fingerprint_of_split(name: str, train: Dataset, tune: Queries) -> str:
-    """What is trained and tuned on, in a line."""
+    """The training and tuning parts of a split, in one line. Stored in studies."""
     digest = hashlib.sha256()
     contexts = tune.contexts
     _add(
@@ -150,8 +185,8 @@ def _add(digest: Any, *arrays: np.ndarray) -> None:
         digest.update(np.ascontiguousarray(array).data)
 
 
-class _Hashed:
-    """A file that keeps nothing but the hash of what is written."""
+class _HashFile:
+    """A writable file object that only updates a hash."""
 
     closed = False
 
@@ -166,5 +201,5 @@ class _Hashed:
 
 
 def _add_table(digest: Any, table: pa.Table) -> None:
-    with pa.ipc.new_stream(_Hashed(digest), table.schema) as stream:
+    with pa.ipc.new_stream(_HashFile(digest), table.schema) as stream:
         stream.write_table(table.combine_chunks())

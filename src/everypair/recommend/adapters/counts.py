@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from everypair.engine.feedback import Feedback
 from everypair.models.baselines import CoView, Popularity
-from everypair.ranking.rank import Plain, Scores
+from everypair.ranking.rank import DenseScores, Scores
 from everypair.recommend.adapters.base import Adapter, Columns, ScoreToExplain, ScoringRequest, single_level_column
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
@@ -49,7 +49,7 @@ class CoViewAdapter(CountAdapter):
 
     def scores(self, request: ScoringRequest) -> tuple[Scores, None]:
         previous, n_items = self._levels(request.columns), self.model.counts_.shape[1]
-        return Plain(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
+        return DenseScores(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
     def summands(self, asked: ScoreToExplain, scores: Scores) -> list[Summand]:
         score, share = self._score(asked, scores), float(self.model.share_[asked.item])
@@ -103,4 +103,4 @@ class PopularityAdapter(CountAdapter):
 
 def popularity_scores(popularity: np.ndarray, n_rows: int) -> Scores:
     """The same scores in all rows."""
-    return Plain(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))
+    return DenseScores(lambda start, stop: np.tile(popularity, (stop - start, 1)), n_rows, len(popularity))

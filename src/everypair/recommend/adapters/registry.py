@@ -6,8 +6,8 @@ from typing import Any
 
 from everypair.models.base import Model
 from everypair.models.baselines import CoView, Popularity
-from everypair.models.features_mixin import Featured
 from everypair.models.mf import MF
+from everypair.models.mixins import FeatureModel
 from everypair.models.tensor import Tensor
 from everypair.recommend.adapters.base import Adapter
 from everypair.recommend.adapters.counts import CoViewAdapter, PopularityAdapter
@@ -16,7 +16,7 @@ from everypair.recommend.adapters.features import FeatureAdapter
 from everypair.recommend.adapters.tensor import TensorAdapter
 
 ADAPTERS: dict[type[Model], type[Adapter]] = {
-    Featured: FeatureAdapter,
+    FeatureModel: FeatureAdapter,
     MF: FactorizationAdapter,
     Tensor: TensorAdapter,
     CoView: CoViewAdapter,

@@ -103,7 +103,7 @@ class VectorAdapter(Adapter):
     def _psi_by_id(self) -> np.ndarray:
         """psi of items without features. A memory-mapped parameter is not copied, so that processes share it."""
         tower = self.towers["item"]
-        if tower.vectors_are_parameters:
+        if tower.capabilities.free_rows:
             (parameter,) = tower.parameters.values()
             if not parameter.value.flags.writeable:
                 return parameter.value

@@ -1,10 +1,10 @@
-// Asking the service: JSON with ids that are exact, a token where one is needed, and errors in words.
+// Requests to the service: JSON with exact 64-bit ids, a token if the service needs one, and errors with their messages.
 
 const TOKEN = "everypair-token";
 const dialog = document.getElementById("token-dialog");
-let seen = null; // the version of the model that answered last
+let seen = null; // the model version of the last response
 let tell = () => {};
-let waiting = 0; // answers that are on their way
+let waiting = 0; // pending requests
 
 export class ServiceError extends Error {
   constructor(status, message) {
@@ -13,13 +13,13 @@ export class ServiceError extends Error {
   }
 }
 
-// Integers of 64 bits are more than numbers of JavaScript hold.
+// JavaScript numbers cannot hold 64-bit integers.
 const exact = (key, value, context) => (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? BigInt(context.source) : value);
 export const read = (text) => JSON.parse(text, exact);
 export const write = (value) => JSON.stringify(value, (key, each) => (typeof each === "bigint" ? JSON.rawJSON(String(each)) : each));
 export const same = (one, other) => write(one) === write(other);
 
-// Called with the version of a model that took the place of another.
+// The callback gets the version of a model that replaced another.
 export function onSwitch(told) { tell = told; }
 export function using(version) { seen = version; }
 
@@ -28,7 +28,7 @@ export async function ask(path, body) {
   try {
     return await answered(path, body);
   } finally {
-    setTimeout(() => wait(-1)); // when what follows from it has begun
+    setTimeout(() => wait(-1)); // after follow-up requests have started
   }
 }
 
@@ -56,7 +56,7 @@ async function answered(path, body) {
   let told = null;
   try {
     told = read(await answer.text());
-  } catch { /* a proxy's own page */ }
+  } catch { /* not JSON: the error page of a proxy */ }
   if (version && seen && version !== seen && path !== "model") tell(version);
   if (!answer.ok || told === null) throw new ServiceError(answer.status, told?.error?.message ?? `The service answered ${answer.status} ${answer.statusText}.`);
   return told;

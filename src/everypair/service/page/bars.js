@@ -1,8 +1,8 @@
-// What a score is made of: bars that begin where the one before ends, and the score below them.
+// The contributions to a score as a waterfall chart: each bar begins where the one before ends, with the score below them.
 
 import { make } from "./parts.js";
 
-const SHOWN = 12; // bars, beside the score
+const SHOWN = 12; // bars at most, without that of the score
 const last = (part) => part.field === "same for every item" || part.field === "item";
 
 export function drawBars(element, explained, all = false) {

@@ -1,10 +1,10 @@
-// An input that finds things as one types: options below it, by pointer or keyboard (the combobox pattern of ARIA).
+// A text input with search results below it, for pointer and keyboard (the combobox pattern of ARIA).
 
 import { make } from "./parts.js";
 
-// search(text) gives options, show(option) what is seen of one, choose(option) takes it, rest() is the text when nothing is being typed.
+// search(text) returns options, show(option) its elements, choose(option) is called for the chosen one, rest() returns the text to show when nobody is typing.
 export function combobox(input, list, { search, show, choose, rest, trouble }) {
-  let options = [], at = -1, turn = 0, timer = null, looking = false, hurried = false, quiet = false; // hurried: Enter came before the answer
+  let options = [], at = -1, turn = 0, timer = null, looking = false, hurried = false, quiet = false; // hurried: Enter was pressed before the results arrived
   const close = () => {
     list.hidden = true;
     input.setAttribute("aria-expanded", "false");
@@ -87,6 +87,6 @@ export function combobox(input, list, { search, show, choose, rest, trouble }) {
     }
     event.preventDefault();
   });
-  // Be there, with nothing open.
+  // Focus the input without opening the list.
   return { focus: () => { quiet = true; input.focus({ preventScroll: true }); quiet = false; } };
 }

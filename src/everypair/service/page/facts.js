@@ -1,4 +1,4 @@
-// The model's facts: what it is made of, its settings, the objective by epoch, and how good it is.
+// The model card: recipes, settings, the objective by epoch, and the evaluation.
 
 import { $, count, make, number, plural, svg } from "./parts.js";
 

@@ -1,11 +1,11 @@
-// A map of items on a canvas: points with colours, rings around what is recommended, and a star where the visitor is.
+// The map of items on a canvas: coloured points, rings around recommended items, and a star for the visitor.
 
 import { label, make, shorter, tags } from "./parts.js";
 
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#b3a100", "#8a63b8", "#b07d62", "#5f7fd9", "#66a61e", "#e7298a"];
 const OTHER = "#8a94a1";
-const EDGE = 26; // room around the points
-const LETTERS = 44; // of a title that is written on it
+const EDGE = 26; // pixels around the points
+const LETTERS = 44; // characters of the title of the chosen item
 
 export class ItemMap {
   constructor(canvas, tip, legend, choose) {
@@ -23,7 +23,7 @@ export class ItemMap {
     this.draw();
   }
 
-  // Colours of an attribute's values, the most frequent first; none for "".
+  // Colour the points by an attribute, the most frequent values first; "" for one colour.
   colour(attribute) {
     [this.attribute, this.only] = [attribute, null];
     const counts = new Map();

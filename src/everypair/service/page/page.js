@@ -1,4 +1,4 @@
-// The page of the service: who is asking, what is recommended, why, and where things are. It shows nothing but what the service answers.
+// The page of the service: visitor, recommendations, explanation and map. It shows nothing but the service's responses.
 
 import { ask, onSwitch, using } from "./api.js";
 import { drawBars } from "./bars.js";
@@ -17,7 +17,7 @@ function trouble(error) {
   $("trouble-words").textContent = error ? error.message : "";
 }
 
-// who is asking
+// the visitor
 
 async function known(user) {
   const turn = ++state.turn;
@@ -29,7 +29,7 @@ async function known(user) {
     refresh();
   } catch (error) {
     if (turn !== state.turn) return;
-    if (error.status === 404 && who.user !== null) anyone(); // of a model before
+    if (error.status === 404 && who.user !== null) anyone(); // the user of a model that was replaced
     else trouble(error);
   }
 }
@@ -53,7 +53,7 @@ async function anyone() {
   }
 }
 
-// what is recommended
+// recommendations
 
 async function refresh() {
   const turn = ++state.turn, began = performance.now(), body = who.body;
@@ -101,7 +101,7 @@ function drawItems(items) {
   map?.recommended(items.map((item) => item.item));
 }
 
-// A button that says what an item is, and asks why.
+// A button with the title of an item, which shows its explanation.
 function row(item, score, key, moved) {
   const open = make("button", { type: "button", className: "item", dataset: { item: String(item.item), key } },
     make("span", { className: "rank" }, String(item.rank)), make("span", { className: "name" }, label(item)),
@@ -121,7 +121,7 @@ function choose(item) {
   }
 }
 
-// why
+// the explanation
 
 async function why(item) {
   const turn = state.turn, at = place(), current = () => turn === state.turn && state.chosen === item;
@@ -207,7 +207,7 @@ async function arrange() {
   }
 }
 
-// the model
+// the model card
 
 let learning = null;
 const learn = () => (learning ??= learnt().finally(() => { learning = null; }));
@@ -236,7 +236,7 @@ function begin() {
   });
 }
 
-// colours: as the system, light or dark
+// colour scheme: system, light or dark
 
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 let colours = "auto";

@@ -1,4 +1,4 @@
-// Small parts: elements, words for items and numbers, and focus that survives a redraw.
+// Helpers: creating elements, formatting items and numbers, and keeping the focus when elements are redrawn.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -22,7 +22,7 @@ export const tags = (item) => {
   return [...(item.title ? [String(item.item)] : []), ...said].join(" · ");
 };
 
-// Redraw something; who was at a place of it is there again, or at what took its place.
+// Redraw, then focus the element with the key that had the focus, or the one that took its place.
 export const place = () => document.activeElement?.dataset?.key;
 export function keeping(redraw, otherwise, key = place()) {
   redraw();
@@ -33,7 +33,7 @@ export function keeping(redraw, otherwise, key = place()) {
   (there ?? otherwise)?.focus({ preventScroll: true });
 }
 
-// When nothing is pressed: what is redrawn under a pointer loses its click.
+// Resolves when no pointer is pressed: an element that is redrawn while it is pressed would lose its click.
 let pressed = null;
 let release = () => {};
 addEventListener("pointerdown", () => { pressed ??= new Promise((resolve) => { release = resolve; }); }, true);
@@ -47,7 +47,7 @@ export function svg(tag, attributes, words) {
   return made;
 }
 
-// What the browser keeps, if it does.
+// A value in local storage; null if the browser does not allow it.
 export function kept(key, value) {
   try {
     if (value !== undefined) localStorage.setItem(key, value);

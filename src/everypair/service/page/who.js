@@ -1,16 +1,16 @@
-// Who is asking: a user of the data, with what is changed about her, or someone new.
+// The visitor: a user of the data, with changed attributes or history, or someone new.
 
 import { same } from "./api.js";
 import { $, count, keeping, label, make, tags } from "./parts.js";
 
-const LISTED = 30; // items of a history that are shown at first
+const LISTED = 30; // items of a history shown at first
 
 export class Who {
   constructor(changed) {
     Object.assign(this, { changed, facts: null, user: null, profile: null, attributes: {}, history: [], all: false });
   }
 
-  // someone else
+  // another visitor
 
   stranger() {
     Object.assign(this, { user: null, profile: null, history: [], all: false });
@@ -24,14 +24,14 @@ export class Who {
     this.draw();
   }
 
-  // what is said of her
+  // the request
 
   get told() { return this.profile?.history ?? []; }
   differs(name) { return !same(this.attributes[name] ?? null, this.profile?.attributes[name] ?? null); }
   get otherHistory() { return !same(this.history.map((item) => item.item), this.told.map((item) => item.item)); }
   get touched() { return this.otherHistory || Object.keys(this.attributes).some((name) => this.differs(name)); }
 
-  // As the service takes it. A history that is said replaces that of the data, so what is not shown of it is said, too.
+  // The fields for the service. A history in a request replaces that of the data, so it includes the items that are not shown.
   get body() {
     if (this.user !== null && !this.touched) return { user: this.user };
     const request = this.user === null ? {} : { [this.facts.user_column]: this.user };

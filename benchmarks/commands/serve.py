@@ -1,0 +1,42 @@
+"""``python -m benchmarks serve``: load and endurance of the HTTP service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from benchmarks.commands.options import LOG
+
+
+@click.command(epilog="Example: python -m benchmarks serve load --data DIR/lightgcn-gowalla --seconds 8")
+@click.argument("name", type=click.Choice(["load", "soak"]))
+@LOG
+@click.option("--factors", type=click.IntRange(1), default=64, show_default=True)
+@click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Processes of a service.")
+@click.option("--connections", type=click.IntRange(1), default=16, show_default=True, help="Clients that send without pause.")
+@click.option("--rate", type=float, default=400.0, show_default=True, help="Requests per second at a constant rate.")
+@click.option("--seconds", type=float, default=10.0, show_default=True, help="Of each part of load; in all for soak (say, 300).")
+@click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Rounds of load.")
+def serve(
+    name: str, data: Path | None, factors: int, workers: int, connections: int, rate: float, seconds: float, repeats: int
+) -> None:
+    """Load and endurance of the service.
+
+    Needs the extra "serve".
+
+    load: single recommendations of ten without seen items, beside a minimal FastAPI service around implicit (needs implicit) with
+    the same users, items, factors and workers; one client process, rounds alternate.
+
+    soak: a mix of requests, errors, dropped connections and model switches, for minutes; memory of the workers over time.
+    """
+    from benchmarks.harness.event_log import load_event_log
+
+    if name == "load":
+        from benchmarks.service.load import Load, measure_load
+
+        measure_load(load_event_log(data), factors, workers, Load(connections, rate, seconds, repeats))
+    else:
+        from benchmarks.service.soak import soak
+
+        soak(load_event_log(data), factors, workers, seconds)

@@ -1,0 +1,1 @@
+"""Single experiments whose results are in docs/log.md. Each prints its figures."""

@@ -1,0 +1,1 @@
+"""Load and endurance of the HTTP service: ``python -m benchmarks serve``."""
