@@ -102,9 +102,6 @@ class Recommender(Parameters):
         self._fit: Fit | None = None
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._fit is not None
-
     def __repr__(self) -> str:
         return f"Recommender({self.model!r}, context={list(self.context)}, item={list(self.item)})"
 

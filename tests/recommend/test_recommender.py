@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import everypair as ep
 from everypair.ranking.rank import Lists
@@ -369,3 +370,91 @@ def test_items_further_back(log: ep.Dataset) -> None:
     assert list(recommender.model.state.towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="back must be"):
         ep.Previous(0)
+
+
+# parameters
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clones_have_the_same_parameters_and_no_fit(name: str, dataset: ep.Dataset) -> None:
+    model, context = MODELS[name]
+    recommender = ep.Recommender(model, context, unit="event" if name == "MF" else "auto", unknown="error").fit(dataset)
+    for other in (clone(recommender), recommender.unfitted()):
+        assert repr(other) == repr(recommender)
+        assert (other.unit, other.unknown) == (recommender.unit, recommender.unknown)
+        assert other.model is not recommender.model
+        with pytest.raises(ep.NotFittedError):
+            _ = other.state
+        assert not other.model.is_fitted
+        other.fit(dataset)
+        users = [{"user": dataset.users[user]} for user in range(5)]
+        tables = [each.recommend(requests=users, n=3, fallback="popular") for each in (recommender, other)]
+        assert tables[0].equals(tables[1])
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    model, context = ep.FM(factors=4, epochs=3), [ep.UserId(), ep.Previous()]
+    recommender = ep.Recommender(model, context)
+    assert list(recommender.get_params(deep=False)) == ["model", "context", "item", "unit", "unknown"]
+    assert recommender.get_params(deep=False)["context"] is context
+    assert recommender.get_params()["model__factors"] == 4
+    assert recommender.set_params(unknown="error", model__factors=8, model__epochs=1) is recommender
+    assert (recommender.unknown, model.factors, model.epochs) == ("error", 8, 1)
+    recommender.set_params(model__factors=2, model=ep.MF())  # of the new model, whatever the order
+    assert (recommender.model.factors, model.factors) == (2, 8)  # type: ignore[attr-defined]
+    for wrong in ({"colour": 1}, {"model__colour": 1}, {"unit__x": 1}):
+        with pytest.raises(ValueError, match=f"Recommender has no parameter {next(iter(wrong))!r}; it has model, context"):
+            recommender.set_params(unit="user", **wrong)
+    assert recommender.unit == "auto"
+
+
+def test_parameters_that_were_changed_are_checked_by_the_fit(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(dataset)
+    before = recommender.recommend(dataset.users[0], n=3)
+    for wrong, message in (
+        ({"unit": "row"}, "unit must be one of"),
+        ({"context": [ep.ItemId()]}, "describes the item, not the context"),
+        ({"model": "MF"}, "cannot use str"),
+    ):
+        kept = recommender.get_params(deep=False)
+        with pytest.raises((TypeError, ValueError), match=message):
+            recommender.set_params(**wrong).fit(dataset)
+        recommender.set_params(**kept)
+    assert recommender.recommend(dataset.users[0], n=3).equals(before)
+
+
+def test_the_state_answers_on_its_own(dataset: ep.Dataset) -> None:
+    """It does not change when its recommender is updated or fitted again."""
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.History()]).fit(dataset)
+    state, user, item = recommender.state, dataset.users[3], dataset.items[1]
+    tables = [recommender.recommend(user, n=4), recommender.similar_items(item, n=3)]
+    why = recommender.explain(user, item).table
+    recommender.update({"user": [user], "item": [item], "timestamp": [10**9]})
+    recommender.set_params(model__epochs=1).fit(dataset)
+    assert recommender.state is not state
+    assert state.recommend(user, n=4).equals(tables[0])
+    assert state.similar("item", item, 3).equals(tables[1])
+    assert state.explain(user, item).table.equals(why)
+    assert not recommender.recommend(user, n=4).equals(tables[0])
+    with pytest.raises(ep.NotFittedError, match="call fit first"):
+        _ = ep.Recommender(ep.MF()).state
+
+
+def test_a_fit_is_committed_at_its_end_or_not_at_all(dataset: ep.Dataset) -> None:
+    """All that a fit leaves is replaced together: of another fit, or of the epochs before a callback failed."""
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(dataset)
+    recommender.recommend(requests=[{"user": dataset.users[0], "history": ["nothing"]}], n=1, fallback="popular")
+    recommender.evaluation_ = {"metrics": {}}
+    fitted = ("state", "feedback_", "unknown_", "validation_", "evaluation_")
+    before = {name: getattr(recommender, name) for name in fitted}
+    other = dataset.subset(np.arange(len(dataset)) < 100)
+    recommender.set_params(model__factors=0)
+    with pytest.raises(ValueError, match="factors"):
+        recommender.fit(other)
+    assert all(getattr(recommender, name) is value for name, value in before.items())
+    recommender.set_params(model__factors=2)
+    with pytest.raises(ZeroDivisionError):
+        recommender.fit(other, lambda recommender, epoch: epoch.epoch == 2 and 1 // 0)
+    assert recommender.dataset_ is other
+    assert (recommender.unknown_, recommender.evaluation_, len(recommender.model.history_)) == ({}, None, 2)  # type: ignore[attr-defined]
+    assert recommender.state.adapter.trained

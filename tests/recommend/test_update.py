@@ -332,7 +332,7 @@ def test_new_items_by_attributes() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "other ids": ({"user": [1], "item": ["x"], "time": [1]}, "user ids .* are integers"),
     "no time": ({"user": ["u0"], "item": [10]}, "no column 'time'"),
-    "times for numbers": ({"user": ["u0"], "item": [10], "time": ["2024-01-01"]}, "must be numbers, as those before"),
+    "times for numbers": ({"user": ["u0"], "item": [10], "time": ["2024-01-01"]}, "must be numbers, like the earlier ones"),
     "nothing": ({"user": [], "item": [], "time": []}, "at least one row"),
 }
 

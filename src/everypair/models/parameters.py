@@ -23,19 +23,27 @@ class Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Change constructor arguments, or ``<argument>__<name>``; takes effect with the next ``fit``."""
-        known = {**self.get_params(deep=False), **params}
-        for name in params:
-            first, nested, rest = name.partition(NESTED)
-            inner = known.get(first)
-            if name in self._parameter_names() or (nested and isinstance(inner, Parameters) and rest in inner.get_params()):
-                continue
-            raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(self.get_params()) or 'none'}.")
-        for name in sorted(params, key=lambda name: NESTED in name):  # an argument before its own
-            first, nested, rest = name.partition(NESTED)
-            if nested:
-                getattr(self, first).set_params(**{rest: params[name]})
+        own: dict[str, Any] = {}
+        nested: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            first, separator, rest = name.partition(NESTED)
+            if separator:
+                nested.setdefault(first, {})[rest] = value
             else:
-                setattr(self, name, params[name])
+                own[name] = value
+        known = self.get_params(deep=False)
+        unknown = [name for name in own if name not in known]
+        for first, inner in nested.items():
+            argument = own.get(first, known.get(first))
+            has = argument.get_params() if isinstance(argument, Parameters) else {}
+            unknown += [f"{first}{NESTED}{name}" for name in inner if name not in has]
+        if unknown:
+            names = ", ".join(map(repr, unknown))
+            raise ValueError(f"{type(self).__name__} has no parameter {names}; it has {', '.join(self.get_params()) or 'none'}.")
+        for name, value in own.items():
+            setattr(self, name, value)
+        for first, inner in nested.items():
+            getattr(self, first).set_params(**inner)
         return self
 
     def unfitted(self, **params: Any) -> Self:

@@ -12,6 +12,7 @@ from everypair.engine.feedback import Feedback
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.recommend.recipes import Recipe
+from everypair.runtime import validation as check
 
 UNITS = ("auto", "user", "event")  # what a context is
 
@@ -56,6 +57,6 @@ class TrainingSet:
 def contexts_are_users(recipes: Sequence[Recipe], unit: str, dataset: Dataset) -> bool:
     """Whether a context is a user, and not an event."""
     changing = [recipe for recipe in recipes if recipe.changes(dataset)]
-    if changing and unit == "user":
+    if check.choice("unit", unit, UNITS) == "user" and changing:
         raise ValueError(f"unit='user' takes recipes that stay the same from event to event, got {changing}. Use unit='event'.")
     return not changing and unit != "event"
