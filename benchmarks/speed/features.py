@@ -25,7 +25,8 @@ from everypair.data import Dataset
 from everypair.evaluation import EarlyStopping, LeaveLast, evaluate
 from everypair.models import FM, MF, MFSI
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.recipes import Attributes, Description, History, Previous, Recipe, UserId
+from everypair.recommend.description import Description
+from everypair.recommend.recipes import Attributes, History, Previous, Recipe, UserId
 from everypair.recommender import Recommender
 
 EPOCHS = 2

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from everypair.engine.feedback import Feedback
     from everypair.engine.solver import DivergedError, Epoch
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
-    from everypair.recommend.archive import load
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.results import FewerItemsWarning
-    from everypair.recommender import Recommender
+    from everypair.recommender import Recommender, load
     from everypair.tuning import tune
 
 __version__ = "0.1.0"
@@ -59,10 +58,9 @@ _MODULES = {
     "engine.feedback": ("Feedback",),
     "engine.solver": ("DivergedError", "Epoch"),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Separable", "Tucker"),
-    "recommend.archive": ("load",),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.results": ("FewerItemsWarning",),
-    "recommender": ("Recommender",),
+    "recommender": ("Recommender", "load"),
     "tuning": ("tune",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -115,9 +115,9 @@ def test_columns_of_any_name_are_written_and_read(names: list[str], separator: s
         ("user:2", "takes nothing"),
         ("attributes:a,seperator=|", "separator=..."),
         ("history:last=0", "at least 1"),
-        ("attributes:a,,b", "says ''"),
-        ("attributes:a,", "says ''"),
-        ("attributes:my column=3", "says 'my column=3'"),
+        ("attributes:a,,b", "has ''"),
+        ("attributes:a,", "has ''"),
+        ("attributes:my column=3", "has 'my column=3'"),
         ('attributes:"a', "a quote that is not closed"),
         ('attributes:"a"b', "something after one that is"),
     ],
@@ -195,7 +195,7 @@ def raising(error: BaseException) -> Any:
     ],
 )
 def test_errors_are_a_line(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str) -> None:
-    monkeypatch.setattr("everypair.recommend.archive.load", raising(error))
+    monkeypatch.setattr("everypair.recommender.load", raising(error))
     result = run("recommend", shop / "model", "--users", "u01")
     assert (result.exit_code, result.stderr, result.stdout) == (1, f"Error: {told}\n", "")
     assert run("--debug", "recommend", shop / "model", "--users", "u01").exception is error
@@ -494,7 +494,7 @@ def test_requests(shop: Path, tmp_path: Path) -> None:
     assert done("recommend", shop / "model", "--requests", "-", stdin="").stdout == "request,item,score,rank\n"
     refused(1, "line 2 of standard input is not JSON", "recommend", shop / "model", "--requests", "-", stdin="{}\n{x\n")
     refused(1, "line 1 of standard input must be a JSON object", "recommend", shop / "model", "--requests", "-", stdin="[1]\n")
-    refused(1, "says 'town'", "recommend", shop / "model", "--requests", "-", stdin='{"town": "x"}\n')
+    refused(1, "has 'town'", "recommend", shop / "model", "--requests", "-", stdin='{"town": "x"}\n')
     deep = '{"country": ' + "[" * 100_000 + "]" * 100_000 + "}"
     refused(
         1,

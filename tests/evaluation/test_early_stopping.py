@@ -37,7 +37,7 @@ def assert_same(one: ep.Recommender, other: ep.Recommender, split: Split) -> Non
     """The same parameters, and the same lists: nothing that was computed of others is kept."""
     for name, value in one.model.parameters_.items():  # type: ignore[attr-defined]
         np.testing.assert_array_equal(value, other.model.parameters_[name], err_msg=name)  # type: ignore[attr-defined]
-    for found, expected in zip(*(r.rank(split.tune.moments, 5) for r in (one, other)), strict=True):
+    for found, expected in zip(*(r.rank(split.tune.contexts, 5) for r in (one, other)), strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -147,7 +147,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "another metric": (
         lambda r, s: EarlyStopping(s.tune, "ndcg@5").resume(r, EarlyStopping(s.tune, "ndcg@10").state(), {}),
-        "watched with metric='ndcg@10', got metric='ndcg@5'",
+        "validated with metric='ndcg@10', got metric='ndcg@5'",
     ),
     "too far": (
         lambda r, s: EarlyStopping(s.tune).resume(r, {**EarlyStopping(s.tune).state(), "values": [[3, 0.5]]}, {}),
@@ -161,7 +161,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "a state of something else": (
         lambda r, s: EarlyStopping(s.tune).resume(r, [1, 2], {}),  # type: ignore[arg-type]
-        "watched with metric=None, got metric='ndcg@10'",
+        "validated with metric=None, got metric='ndcg@10'",
     ),
 }
 
@@ -229,30 +229,30 @@ def test_other_settings_of_validation_are_refused(split: Split, tmp_path: Path) 
         "other queries": {"validation": split.test},
     }
     for message, options in others.items():
-        with pytest.raises(ValueError, match=f"watched with {message}: go on with the same"):
+        with pytest.raises(ValueError, match=f"validated with {message}: continue with the same"):
             validated(split, tmp_path, 4, **options)
     seen = EarlyStopping(split.tune, "ndcg@5", exclude_seen=False)
-    with pytest.raises(ValueError, match="watched with exclude_seen=True, got exclude_seen=False"):
+    with pytest.raises(ValueError, match="validated with exclude_seen=True, got exclude_seen=False"):
         make(epochs=4).fit(split.train, callback=seen, checkpoint=tmp_path)
 
 
 def test_queries_that_differ_in_an_attribute_alone_are_others(split: Split) -> None:
     queries = split.tune
-    attributes = dict(queries.moments.attributes)
+    attributes = dict(queries.contexts.attributes)
     values, index = attributes["country"]
     attributes["country"] = type(attributes["country"])(values, np.where(np.arange(len(index)) == 0, -1, index))
-    other = replace(queries, moments=replace(queries.moments, attributes=attributes))
+    other = replace(queries, contexts=replace(queries.contexts, attributes=attributes))
     assert EarlyStopping(queries).state() == EarlyStopping(replace(queries)).state() != EarlyStopping(other).state()
 
 
 def test_validation_does_not_go_on_for_a_callback_nor_the_other_way_round(split: Split, tmp_path: Path) -> None:
     validated(split, tmp_path / "validation", 3)
-    with pytest.raises(ValueError, match=r"a callback that remembers what it saw .* does not: go on with the same"):
+    with pytest.raises(ValueError, match=r"a callback with a state .* has none: continue with the same"):
         make(epochs=4).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "validation")
     make(epochs=3).fit(split.train, lambda recommender, epoch: False, checkpoint=tmp_path / "callback")
-    with pytest.raises(ValueError, match=r"a callback that remembers nothing, and EarlyStopping.* does: go on with the same"):
+    with pytest.raises(ValueError, match=r"a callback with no state, and EarlyStopping.* has one: continue with the same"):
         validated(split, tmp_path / "callback", 4)
-    with pytest.raises(ValueError, match=r"watched by 1 callbacks .* got 0"):
+    with pytest.raises(ValueError, match=r"had 1 callbacks .* got 0"):
         make(epochs=4).fit(split.train, checkpoint=tmp_path / "callback")
 
 

@@ -162,7 +162,7 @@ def test_evaluate_ranks_everything_by_hand(split: Any) -> None:
     popularity = np.bincount(split.train.item, minlength=split.train.n_items).astype(float)
     hits, gains, shown = [], [], set()
     for q in range(len(split.test)):
-        m = split.test.moments
+        m = split.test.contexts
         scores = popularity.copy()
         scores[m.items[m.begin[q] : m.end[q]]] = -np.inf
         best = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:5]
@@ -196,7 +196,29 @@ def test_more_items_wanted_than_there_are(split: Any) -> None:
     assert found["precision@1000000"] == pytest.approx(1e-6)
 
 
-def test_moments_of_other_data_are_refused(split: Any) -> None:
+def test_a_state_is_evaluated_as_its_recommender(split: Any) -> None:
+    recommender = ep.Recommender(ep.FM(2, epochs=1), [ep.UserId()]).fit(split.train)
+    of_both = [evaluate(each, split.test, ["ndcg@5", "coverage@5"]) for each in (recommender, recommender.state)]
+    assert of_both[0].means == of_both[1].means
+
+
+def test_a_metric_of_lists_takes_one_function(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sees which items are listed, and how often each was chosen in training; it may have a value per query."""
+
+    def popularity(ranked: formulas.RankedQueries) -> np.ndarray:
+        listed = np.where(ranked.items >= 0, ranked.popularity[ranked.items], 0.0)
+        return listed.sum(axis=1) / ranked.k
+
+    monkeypatch.setitem(formulas.LIST_METRICS, "popularity", popularity)
+    recommender = ep.Recommender(ep.Popularity()).fit(split.train)
+    found = evaluate(recommender, split.test, ["popularity@3", "recall@3"], exclude_seen=False)
+    counts = np.sort(np.bincount(split.train.item, minlength=split.train.n_items))[::-1]
+    assert found["popularity@3"] == pytest.approx(counts[:3].mean())
+    assert len(found.values["popularity@3"]) == len(split.test)
+    assert found.interval("popularity@3") == pytest.approx((counts[:3].mean(),) * 2)
+
+
+def test_contexts_of_other_data_are_refused(split: Any) -> None:
     other = LeaveLast().split(ep.datasets.youtube_like(30, 4000, seed=1, events_per_user=6))
     with pytest.raises(ValueError, match="of other data"):
         evaluate(ep.Recommender(ep.Popularity()).fit(split.train), other.test)
@@ -314,4 +336,4 @@ def test_more_queries_per_user(split: Any) -> None:
     found = evaluate(ep.Recommender(ep.Popularity()).fit(random.train), random.test, ("recall@40", "precision@40"))
     assert found["recall@40"] == 1.0
     assert len(found.user) == len(np.unique(found.user))
-    assert isinstance(random.test.moments, ContextBatch)
+    assert isinstance(random.test.contexts, ContextBatch)

@@ -43,7 +43,7 @@ def held(queries: Queries) -> Counter[tuple[int, int]]:
 
 
 def past(queries: Queries, q: int) -> list[int]:
-    m = queries.moments
+    m = queries.contexts
     return m.items[m.begin[q] : m.end[q]].tolist()
 
 
@@ -75,9 +75,9 @@ def test_held_out_users_are_strangers(dataset: ep.Dataset) -> None:
     split = made("cold", dataset)
     for queries in (split.tune, split.test):
         assert not set(queries.user) & set(split.train.user)
-        assert set(queries.moments.user) == {-1}
+        assert set(queries.contexts.user) == {-1}
         assert all(past(queries, q) == [] for q in range(len(queries)))
-        assert queries.moments.attributes["country"].index.tolist() == queries.user.tolist()
+        assert queries.contexts.attributes["country"].index.tolist() == queries.user.tolist()
         for q, user in enumerate(queries.user):
             own = dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]]
             assert queries.relevant[queries.bounds[q] : queries.bounds[q + 1]].tolist() == sorted(set(own.tolist()))
@@ -105,14 +105,14 @@ def test_at_a_cutoff_all_before_an_event_is_known_and_nothing_after(dataset: ep.
     assert split.train.time is not None
     by_event = {(u, t): i for u, t, i in zip(dataset.user, range(len(dataset)), dataset.item, strict=True)}
     for queries in (split.tune, split.test):
-        events = queries.moments.end
+        events = queries.contexts.end
         assert dataset.time[events].min() > split.train.time.max()
         for q, event in enumerate(events):
             assert queries.relevant[q] == by_event[queries.user[q], event]
             first = dataset.bounds[queries.user[q]]
             assert past(queries, q) == dataset.item[first:event].tolist()
             assert np.all(dataset.time[first:event] <= dataset.time[event])
-    assert dataset.time[split.tune.moments.end].max() < dataset.time[split.test.moments.end].min()
+    assert dataset.time[split.tune.contexts.end].max() < dataset.time[split.test.contexts.end].min()
 
 
 @given(dataset=logs(min_events=2))

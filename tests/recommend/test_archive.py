@@ -23,7 +23,7 @@ from safetensors.numpy import load_file
 import everypair as ep
 from everypair.persistence import folder as folders
 from everypair.persistence.folder import Folder
-from everypair.recommend import archive
+from everypair.recommend import stored_dataset
 from everypair.recommend.config import KNOWN, built, described
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Machine, Product, Sum
 
@@ -367,10 +367,10 @@ def test_compressed_tables_are_told_by_their_headers(compression: str | None) ->
         writer.write_table(table, max_chunksize=30)
     content = sink.getvalue().to_pybytes()
     if compression is None:
-        assert archive.table_of(content).equals(table)
+        assert stored_dataset.table_of(content).equals(table)
     else:
         with pytest.raises(ValueError, match="a table is compressed"):
-            archive.table_of(content)
+            stored_dataset.table_of(content)
 
 
 def test_settings_of_the_next_fit_are_not_those_of_this_one(dataset: ep.Dataset, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from everypair.columns.fields import Field
 from everypair.columns.table import Levels
 from everypair.data.tables import as_table
 from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.description import Description
 from everypair.recommend.encoders import Bins, Category, Encoder, Multiple, Value, encoder, restored
-from everypair.recommend.recipes import Description
 
 NAN = float("nan")
 NUMBERS = st.floats(-1e6, 1e6, width=32)
@@ -154,7 +154,7 @@ def test_what_was_not_learnt_has_no_feature(kind: str, data: st.DataObject) -> N
     assert not np.any(known & missing)
     if isinstance(coding, Category):  # one value per row: known, unknown or missing
         np.testing.assert_array_equal(coding.unknown(new, index), ~known & ~missing)
-    again = restored(json.loads(json.dumps(coding.learnt())))
+    again = restored(json.loads(json.dumps(coding.stored())))
     for of in ("groups", "known", "unknown"):
         np.testing.assert_array_equal(getattr(again, of)(new, index), getattr(coding, of)(new, index))
     np.testing.assert_array_equal(dense(again.columns(new, index)), dense(column))
@@ -281,11 +281,11 @@ FRAMES: dict[str, Any] = {
 @pytest.mark.parametrize("frame", FRAMES)
 def test_attributes_of_any_frame(frame: str) -> None:
     dataset = ep.Dataset({"user": ["y", "x"], "item": [1, 2]}, users=FRAMES[frame])
-    moments = ContextBatch.of_users(dataset, [0, 1])
+    contexts = ContextBatch.of_users(dataset, [0, 1])
     recipes = [ep.Attributes("c", "g", "b"), ep.Attributes("n", kind="category")]
-    description = Description("context", recipes, dataset, moments)
+    description = Description("context", recipes, dataset, contexts)
     for rows in (
-        moments,
+        contexts,
         ContextBatch.of_requests([{"c": "b", "n": 3, "g": ["b", "a"], "b": True}, {"c": None, "g": None, "n": NAN}], dataset),
     ):
         found = {name: dense(column).tolist() for name, column in description.columns(rows).items()}
@@ -327,16 +327,16 @@ def test_requests_that_say_something_new() -> None:
 
 def test_attributes_named_like_what_requests_say() -> None:
     dataset = ep.Dataset({"uid": [1], "item": [2]}, users={"uid": [1], "user": ["ann"], "history": ["long"]}, user="uid")
-    moments = ContextBatch.of_requests([{"uid": 1, "history": [2]}, {"uid": 1, "user": "eve"}], dataset)
-    said = [lookup.values.take(lookup.index).to_pylist() for lookup in moments.attributes.values()]
+    contexts = ContextBatch.of_requests([{"uid": 1, "history": [2]}, {"uid": 1, "user": "eve"}], dataset)
+    said = [lookup.values.take(lookup.index).to_pylist() for lookup in contexts.attributes.values()]
     assert said == [["ann", "eve"], ["long", "long"]]
-    assert (moments.user.tolist(), moments.items.tolist()) == ([0, 0], [0, 0])
+    assert (contexts.user.tolist(), contexts.items.tolist()) == ([0, 0], [0, 0])
 
 
 def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
     dataset = ep.Dataset({"user": [1], "item": [2], "c": ["tv"]}, users={"user": [1], "c": [5]})
-    for moments in (ContextBatch.of_users(dataset, [0]), ContextBatch.of_requests([{"user": 1}], dataset)):
-        values, index = moments.attributes["c"]
+    for contexts in (ContextBatch.of_users(dataset, [0]), ContextBatch.of_requests([{"user": 1}], dataset)):
+        values, index = contexts.attributes["c"]
         assert np.append(values.to_pylist(), None)[index].tolist() == [None]
 
 
@@ -346,7 +346,7 @@ def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
         ({"user": "x"}, ["requests must be a list of mappings", "dict"]),
         (5, ["requests must be a list", "int"]),
         (["x"], ["request 0 must be a mapping", "str"]),
-        ([{}, {"agee": 3}], ["request 1 says 'agee'", "'user' (an id), 'history' (items), and attributes: 'age', 'country'"]),
+        ([{}, {"agee": 3}], ["request 1 has 'agee'", "'user' (an id), 'history' (items), and attributes: 'age', 'country'"]),
         ([{"user": 5}], ["'user' of requests", "integers, such as 5", "strings, such as 'x'"]),
         ([{"user": 5}, {"user": "x"}], ["'user' of requests", "all be strings"]),
         ([{}, {"history": "1"}], ["'history' of request 1", "list of item ids", "'1'"]),
@@ -371,10 +371,10 @@ def test_refused_requests(requests: Any, words: list[str]) -> None:
         (["a"], "bins", ["'x'", "numbers for kind='bins'", "string"]),
         ([True], "value", ["'x'", "numbers", "bool"]),
         ([["a"]], "category", ["'x' holds lists", "kind='multiple'", "'category'"]),
-        ([{"a": 1}], "auto", ["'x' must hold texts", "struct<a: int64>"]),
-        ([[{"a": 1}]], "auto", ["'x' must hold texts", "struct<a: int64>"]),
-        ([[["a"]]], "auto", ["'x' must hold texts", "list<"]),
-        ([b"a"], "auto", ["'x' must hold texts", "binary"]),
+        ([{"a": 1}], "auto", ["'x' must hold strings", "struct<a: int64>"]),
+        ([[{"a": 1}]], "auto", ["'x' must hold strings", "struct<a: int64>"]),
+        ([[["a"]]], "auto", ["'x' must hold strings", "list<"]),
+        ([b"a"], "auto", ["'x' must hold strings", "binary"]),
     ],
 )  # fmt: skip
 def test_refused_attributes(values: list[Any], kind: str, words: list[str]) -> None:

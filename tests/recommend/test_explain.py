@@ -19,8 +19,8 @@ from everypair.columns.fields import as_field
 from everypair.columns.history_field import HistoryField, Window
 from everypair.engine.contribution import EVERY_ITEM, ITEM
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.explain.explanation import SHOWN, Explanation, Part
-from everypair.recommend.recipes import Description
+from everypair.recommend.description import Description
+from everypair.recommend.explain.explanation import SHOWN, Explanation, Summand
 from everypair.runtime import svg
 from everypair.towers import Concat, Constant, Embedding, Linear, Lookup, Machine, Product, Sum
 
@@ -60,10 +60,10 @@ def test_contributions_add_up_to_the_score(name: str, log: ep.Dataset, data: st.
     user = log.users[data.draw(st.integers(0, log.n_users - 1))]
     country = data.draw(st.sampled_from(["DE", "FR", "IT"]))
     requests: list[dict[str, Any]] = [{"user": user}, {"country": country, "history": history}, {"user": user, "history": history}]
-    served = recommender._served
-    found, known = served.scores(ContextBatch.of_requests(requests, log))
+    state = recommender.state
+    found, known = state.scores(ContextBatch.of_requests(requests, log))
     scores = found.block(0, len(requests))[:, item]
-    scores = scores if known is None else np.where(known, scores, served.popularity[item])
+    scores = scores if known is None else np.where(known, scores, state.popularity[item])
     for request, score in zip(requests, scores, strict=True):
         why = recommender.explain(item=log.items[item], request=request)
         amounts = np.array(why.table["contribution"])
@@ -171,10 +171,10 @@ def test_features_have_the_names_people_know() -> None:
     ]  # fmt: skip
     description = Description("context", recipes, dataset, ContextBatch.of_events(dataset))
     request = {"user": 8, "history": ["x", "x", "z", "y"], "tags": ["b", "a", "new"], "device": None, "height": 1.55}
-    moments = ContextBatch.of_requests([request], dataset)
+    contexts = ContextBatch.of_requests([request], dataset)
 
     def label(field: str, feature: int | None) -> str:
-        return description.label(moments, field, feature)
+        return description.label(contexts, field, feature)
 
     assert [label("user", 0), label("user", None), label("previous", 2), label("previous", None)] == ["7", "8", "z", "y"]
     assert [label("history", 0), label("history", None)] == ["x", "2 items"]
@@ -239,7 +239,7 @@ def test_what_cannot_be_explained(dataset: ep.Dataset) -> None:
     for arguments, options in (((), {}), ((user,), {}), ((), {"item": item}), ((user, item), {"request": {}})):
         with pytest.raises(TypeError, match="an item and either a user or a request"):
             recommender.explain(*arguments, **options)
-    with pytest.raises(ValueError, match=r"items must be known.*such as 'v999'"):
+    with pytest.raises(ValueError, match=r"items must be in the data.*such as 'v999'"):
         recommender.explain(user, "v999")
     with pytest.raises(ep.NotFittedError):
         ep.Recommender(ep.MF()).explain(user, item)
@@ -249,17 +249,19 @@ def test_what_cannot_be_explained(dataset: ep.Dataset) -> None:
 
 
 def test_equal_parts_are_one() -> None:
-    why = Explanation("x", None, [Part("user", "ann", 0.5), Part("user", "bob", 0.1), Part("user", "ann", -0.2)])
+    why = Explanation("x", None, [Summand("user", "ann", 0.5), Summand("user", "bob", 0.1), Summand("user", "ann", -0.2)])
     assert [tuple(row.values()) for row in why.table.to_pylist()] == [("user", "ann", pytest.approx(0.3)), ("user", "bob", 0.1)]
 
 
 TEXTS = st.text(max_size=80) | st.sampled_from(["<script>&\"'", "W" * 300, "日本語" * 40, "\x00\x1b[0m", "a\nb"])
 AMOUNTS = st.sampled_from([0.0, 1e-12, -3e7, 0.25]) | st.floats(-1e12, 1e12)
-PARTS = st.builds(Part, TEXTS, TEXTS, AMOUNTS, st.just(False)) | st.builds(Part, st.just("item"), TEXTS, AMOUNTS, st.just(True))
+SUMMANDS = st.builds(Summand, TEXTS, TEXTS, AMOUNTS, st.just(False)) | st.builds(
+    Summand, st.just("item"), TEXTS, AMOUNTS, st.just(True)
+)
 
 
-@given(st.lists(PARTS.filter(lambda part: not part.last), max_size=30), st.lists(PARTS, max_size=2), TEXTS, st.none() | TEXTS)
-def test_pictures_are_whole(features: list[Part], more: list[Part], item: str, user: str | None) -> None:
+@given(st.lists(SUMMANDS.filter(lambda part: not part.last), max_size=30), st.lists(SUMMANDS, max_size=2), TEXTS, st.none() | TEXTS)
+def test_pictures_are_whole(features: list[Summand], more: list[Summand], item: str, user: str | None) -> None:
     why = Explanation(item, user, [*features, *more])
     root = ElementTree.fromstring(why.svg())
     _, _, width, height = map(float, root.attrib["viewBox"].split())
@@ -283,8 +285,8 @@ def test_pictures_are_whole(features: list[Part], more: list[Part], item: str, u
 
 
 def test_the_smallest_are_summed() -> None:
-    parts = [Part("history", f"v{j}", 1.0 / (j + 1)) for j in range(40)]
-    why = Explanation("v99", "ann", [*parts, Part("item", "v99", 0.001, last=True)])
+    parts = [Summand("history", f"v{j}", 1.0 / (j + 1)) for j in range(40)]
+    why = Explanation("v99", "ann", [*parts, Summand("item", "v99", 0.001, last=True)])
     shown = [text.text for text in ElementTree.fromstring(why.svg()).findall("{*}text")]
     rest = sum(part.amount for part in parts[10:])
     assert shown[0] == "Why v99 for ann"
@@ -295,12 +297,12 @@ def test_the_smallest_are_summed() -> None:
 
 
 def test_pictures_are_saved(tmp_path: Path) -> None:
-    why = Explanation("v<1>", "ann", [Part("country", "D&E", 0.5)])
+    why = Explanation("v<1>", "ann", [Summand("country", "D&E", 0.5)])
     why.save(tmp_path / "why.svg")
     assert ElementTree.parse(tmp_path / "why.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     why.save(str(tmp_path / "why.HTML"))
     page = (tmp_path / "why.HTML").read_text()
     assert page.startswith("<!doctype html>")
     assert "<title>Why v&lt;1&gt; for ann</title>" in page
-    with pytest.raises(ValueError, match=r"must end in \.svg or \.html, .* got '.*why\.png'"):
+    with pytest.raises(ValueError, match=r"must end in \.svg or \.html, got '.*why\.png'"):
         why.save(tmp_path / "why.png")

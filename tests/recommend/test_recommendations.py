@@ -24,6 +24,7 @@ from everypair.ranking.rank import DenseScores, Lists, Products, rank
 from everypair.recommend import export
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import SERIAL, Workers
+from everypair.towers import Concat, Constant, Embedding, Lookup, Machine, Product, Sum
 
 from logs import logs
 
@@ -215,10 +216,10 @@ def test_many_threads_ask_at_once(dataset: ep.Dataset) -> None:
 @pytest.mark.parametrize("name", ["MF", "FM", "Tucker"])
 def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Dataset) -> None:
     recommender = fitted(name, dataset)
-    served = recommender._served
+    state = recommender.state
     k = COMMON["factors"] if name == "FM" else None
     everyone = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
-    phi = served.vectors.vectors(served.contexts.columns(everyone))
+    phi = state.vectors.vectors(state.contexts.columns(everyone))
     cases = (("items", dataset.items, recommender.item_vectors()), ("users", dataset.users, phi))
     for what, ids, vectors in cases:
         units = vectors[:, :k] / np.linalg.norm(vectors[:, :k], axis=1, keepdims=True)
@@ -230,7 +231,7 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
             rows = [row for row in found.to_pylist() if row[what[:-1]] == ids[code]]
             np.testing.assert_allclose([row["score"] for row in rows], cosine[expected], rtol=1e-5)
             assert [row["similar"] for row in rows] == [ids[other] for other in expected]
-    with pytest.raises(ValueError, match="items must be known, but 1 of 1 are not, such as 'nothing'"):
+    with pytest.raises(ValueError, match="items must be in the data, but 1 of 1 are not, such as 'nothing'"):
         recommender.similar_items("nothing")
     without = dataset.subset(~np.isin(dataset.item, [5, 6]))
     never_met = ep.Recommender(ep.MF(**COMMON, rotate=False)).fit(without)
@@ -239,6 +240,46 @@ def test_neighbours_are_those_of_the_largest_cosine(name: str, dataset: ep.Datas
     assert dataset.items[6] not in never_met.similar_items(dataset.items[4], n=40)["similar"].to_pylist()
     with pytest.raises(ValueError, match="Popularity counts: it has no vectors"):
         fitted("Popularity", dataset).similar_items(dataset.items[0])
+
+
+TOWERS: dict[str, tuple[Any, Any, list[int]]] = {
+    "side by side": (Concat(Machine(3), Embedding(2, "user")), Concat(Machine(3), Embedding(2, name="H")), [0, 1, 2, 5, 6]),
+    "a bias beside a constant": (Concat(Embedding(2, "user"), Constant()), Concat(Embedding(2), Embedding(1, name="b")), [0, 1]),
+    "added up": (Sum(Machine(2), Embedding(4, "user")), Sum(Machine(2), Embedding(4, name="H")), [0, 1]),
+    "of levels": (Lookup("user", Concat(Embedding(2), Constant())), Embedding(3), [0, 1]),
+    "multiplied": (Product(Embedding(2, "user"), Concat(Embedding(1, "country"), Constant())), Embedding(2), [0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_biases_and_constants_are_not_compared(name: str, dataset: ep.Dataset) -> None:
+    """Wherever they are in a tower, and also where the other side has the constant."""
+    context, item, factors = TOWERS[name]
+    recipes = [ep.UserId(), ep.Attributes("country")]
+    recommender = ep.Recommender(ep.Separable(context, item, epochs=2), recipes).fit(dataset)
+    users = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
+    phi = recommender.state.vectors.vectors(recommender.state.contexts.columns(users))
+    for what, ids, vectors in (("items", dataset.items, recommender.item_vectors()), ("users", dataset.users, phi)):
+        units = vectors[:, factors] / np.linalg.norm(vectors[:, factors], axis=1, keepdims=True)
+        cosine = units @ units[4]
+        cosine[4] = -2
+        found = getattr(recommender, f"similar_{what}")([ids[4]], n=3)
+        assert found["similar"].to_pylist() == [ids[code] for code in np.argsort(-cosine, kind="stable")[:3]]
+        np.testing.assert_allclose(found["score"], np.sort(cosine)[::-1][:3], rtol=1e-5)
+
+
+def test_item_biases_rank_for_unknown_users(dataset: ep.Dataset) -> None:
+    """A constant of the contexts meets the biases of items, as in a factorization machine; without one, nothing is known."""
+    recipes, unknown = [ep.UserId()], [{"country": "DE"}]
+    with_bias = Concat(Embedding(2, "user"), Constant()), Concat(Embedding(2), Embedding(1, name="bias"))
+    recommender = ep.Recommender(ep.Separable(*with_bias, epochs=3), recipes).fit(dataset)
+    best = np.argsort(-recommender.item_vectors()[:, 2], kind="stable")[:4]
+    assert recommender.recommend(requests=unknown, n=4)["item"].to_pylist() == [dataset.items[code] for code in best]
+    no_bias = (Embedding(2, "user"), Embedding(2)), (Concat(Embedding(2, "user"), Constant()), Concat(Embedding(2), Constant()))
+    for context, item in no_bias:
+        recommender = ep.Recommender(ep.Separable(context, item, epochs=1), recipes).fit(dataset)
+        with pytest.raises(ValueError, match="Separable can say nothing about 1 of 1"):
+            recommender.recommend(requests=unknown)
 
 
 @pytest.mark.parametrize("name", ["MF", "CoView"])
@@ -257,7 +298,7 @@ def test_everyone_at_once(name: str, dataset: ep.Dataset, tmp_path: Path, monkey
         recommender.recommend_all(tmp_path / "few.parquet", n=4, allow=dataset.items.values.to_pylist()[:3], exclude_seen=False)
     with pytest.raises(ValueError, match=r"must end in \.parquet, \.csv, \.jsonl"):
         recommender.recommend_all(tmp_path / "all.xlsx")
-    monkeypatch.setattr(export.answers, "table", lambda *args: 1 / 0)
+    monkeypatch.setattr(export.results, "table", lambda *args: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         recommender.recommend_all(tmp_path / "all.parquet", n=1)
     assert pq.read_table(tmp_path / "all.parquet").equals(expected)
@@ -346,7 +387,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "nobody": (lambda r, d: r.recommend(), "either users=.* or requests="),
     "both": (lambda r, d: r.recommend(["u"], requests=[{}]), "either users=.* or requests="),
     "a request as a user": (lambda r, d: r.recommend([{"country": "DE"}]), r"go to recommend\(requests"),
-    "strangers": (lambda r, d: r.recommend(["x", d.users[0], "y"]), "2 of 3 are not, such as 'x'.*say what is known"),
+    "strangers": (lambda r, d: r.recommend(["x", d.users[0], "y"]), "2 of 3 are not, such as 'x'.*describe them by a request"),
     "integers for texts": (lambda r, d: r.recommend([3]), "users are integers"),
     "no list": (lambda r, d: r.recommend(3.5), "users must be a list of ids"),
     "no items": (lambda r, d: r.recommend(d.users[0], n=0), "n must be at least 1"),

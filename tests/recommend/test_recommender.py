@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 import everypair as ep
 from everypair.ranking.rank import Lists
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.recipes import Description
+from everypair.recommend.description import Description
 
 from logs import logs
 from settings import COMMON
@@ -38,8 +39,8 @@ def dataset() -> ep.Dataset:
 def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
-    items, scores = recommender.rank(moments, 5)
+    contexts = ContextBatch.of_users(dataset, np.arange(dataset.n_users))
+    items, scores = recommender.rank(contexts, 5)
     assert items.shape == scores.shape == (dataset.n_users, 5)
     for user in range(dataset.n_users):
         assert not set(items[user]) & set(dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]])
@@ -53,16 +54,16 @@ def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
 
 @pytest.mark.parametrize("name", ["FM", "MFSI", "MF of the previous item"])
 def test_scores_are_those_of_the_model(name: str, dataset: ep.Dataset) -> None:
-    """At the moments of training events, the vectors of new rows are the vectors of the fit."""
+    """At the contexts of training events, the vectors of new rows are the vectors of the fit."""
     model, context = MODELS[name]
     recommender = ep.Recommender(model, context).fit(dataset)
-    moments = ContextBatch.of_events(dataset)
-    served = recommender._served
-    scores = served.scores(moments)[0].block(0, len(moments))
-    groups = served.contexts.groups(moments)
-    rows = np.arange(len(moments)) if groups is None or recommender.feedback_.n_contexts == len(moments) else groups
+    contexts = ContextBatch.of_events(dataset)
+    state = recommender.state
+    scores = state.scores(contexts)[0].block(0, len(contexts))
+    groups = state.contexts.groups(contexts)
+    rows = np.arange(len(contexts)) if groups is None or recommender.feedback_.n_contexts == len(contexts) else groups
     expected = (model.phi_ @ model.psi_.T)[rows]
-    known = served.contexts.known(moments) | isinstance(model, ep.FM)
+    known = state.contexts.known(contexts) | isinstance(model, ep.FM)
     np.testing.assert_allclose(scores[known], expected[known], rtol=1e-8, atol=1e-10)
 
 
@@ -72,8 +73,8 @@ def test_merged_contexts_have_the_same_loss(model: Any, log: ep.Dataset) -> None
     """Events with the same features as one context of their weight, or each on its own."""
     recipes = [ep.Attributes("country"), ep.Previous()]
     recommender = ep.Recommender(model(**COMMON), recipes).fit(log)
-    moments = ContextBatch.of_events(log)
-    columns = Description("context", recipes, log, moments).columns(moments)
+    contexts = ContextBatch.of_events(log)
+    columns = Description("context", recipes, log, contexts).columns(contexts)
     apart = model(**COMMON).fit(ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)), contexts=columns)
     assert recommender.feedback_.n_contexts == len({tuple(c.codes[j] for c in columns.values()) for j in range(len(log))})
     for one, other in zip(recommender.model.history_, apart.history_, strict=True):
@@ -109,11 +110,11 @@ def test_repeats_are_summed_when_fitted(log: ep.Dataset) -> None:
 def test_where_nothing_is_known_popularity_decides(dataset: ep.Dataset) -> None:
     train = dataset.subset(dataset.user != 7)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:4]
-    moments = ContextBatch.of_users(dataset, [7]).anonymous()
+    contexts = ContextBatch.of_users(dataset, [7]).anonymous()
     for name in ("MF", "MFSI", "CoView", "Popularity"):
         model, context = MODELS[name]
         context = [ep.UserId(), ep.History()] if name == "MFSI" else context
-        items, _ = ep.Recommender(model, context).fit(train).rank(moments, 4)
+        items, _ = ep.Recommender(model, context).fit(train).rank(contexts, 4)
         assert items[0].tolist() == popular.tolist(), name
     known_id = ContextBatch.of_users(train, [7])  # an id of the data without a training event
     assert ep.Recommender(ep.MF(**COMMON)).fit(train).rank(known_id, 4)[0][0].tolist() == popular.tolist()
@@ -139,9 +140,9 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
 def test_ranks_do_not_depend_on_who_else_asks(log: ep.Dataset, data: st.DataObject) -> None:
     histories = [ep.History(), ep.History(last=2, name="lately")]
     recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous(), *histories]).fit(log)
-    moments = ContextBatch.of_users(log, np.arange(log.n_users))
+    contexts = ContextBatch.of_users(log, np.arange(log.n_users))
     some = np.array(data.draw(st.lists(st.integers(0, log.n_users - 1), min_size=1)))
-    together, apart = recommender.rank(moments, 3), recommender.rank(moments.take(some), 3)
+    together, apart = recommender.rank(contexts, 3), recommender.rank(contexts.take(some), 3)
     for one, other in zip(together, apart, strict=True):
         np.testing.assert_array_equal(other, one[some])
 
@@ -292,12 +293,12 @@ def test_a_product_of_towers_falls_back_too(dataset: ep.Dataset) -> None:
 
 def test_candidates_are_checked(dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(ep.Popularity()).fit(dataset)
-    moments = ContextBatch.of_users(dataset, [0, 1])
+    contexts = ContextBatch.of_users(dataset, [0, 1])
     one = np.array([0]), np.array([1])
-    with pytest.raises(ValueError, match="a list for each of the 2 moments, got 1"):
-        recommender.rank(moments, 2, candidates=Lists(*one, np.array([0])))
+    with pytest.raises(ValueError, match="a list for each of the 2 contexts, got 1"):
+        recommender.rank(contexts, 2, candidates=Lists(*one, np.array([0])))
     with pytest.raises(ValueError, match="must not be negative"):
-        recommender.rank(moments.take(np.array([0])), 2, candidates=Lists(*one, np.array([-1])))
+        recommender.rank(contexts.take(np.array([0])), 2, candidates=Lists(*one, np.array([-1])))
 
 
 def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -> None:
@@ -310,7 +311,7 @@ def test_products_fall_back_where_one_level_was_never_met(dataset: ep.Dataset) -
             recommender.recommend(requests=[{"country": "DE"}], n=3)
 
 
-def test_a_history_of_items_never_in_a_past_is_not_known(dataset: ep.Dataset) -> None:
+def test_a_history_of_items_never_in_a_history_is_not_known(dataset: ep.Dataset) -> None:
     train = dataset.subset(dataset.item < 15)
     recommender = ep.Recommender(ep.MFSI(**COMMON), [ep.History(last=2)]).fit(train)
     popular = np.argsort(-np.bincount(train.item, minlength=train.n_items), kind="stable")[:3]
@@ -359,13 +360,101 @@ def test_event_attributes_and_events_of_time() -> None:
 
 @given(log=logs())
 def test_items_further_back(log: ep.Dataset) -> None:
-    moments = ContextBatch.of_events(log)
+    contexts = ContextBatch.of_events(log)
     for back in (1, 2, 3):
-        pasts = [moments.items[b:e] for b, e in zip(moments.begin, moments.end, strict=True)]
-        expected = [past[-back] if len(past) >= back else -1 for past in pasts]
-        np.testing.assert_array_equal(moments.previous(back), expected)
+        histories = [contexts.items[b:e] for b, e in zip(contexts.begin, contexts.end, strict=True)]
+        expected = [history[-back] if len(history) >= back else -1 for history in histories]
+        np.testing.assert_array_equal(contexts.previous(back), expected)
     recipes = [ep.Previous(), ep.Previous(2)]
     recommender = ep.Recommender(ep.FM(**COMMON), recipes).fit(log)
     assert list(recommender.model.state.towers["context"].rows.columns) == ["previous", "previous 2"]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="back must be"):
         ep.Previous(0)
+
+
+# parameters
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clones_have_the_same_parameters_and_no_fit(name: str, dataset: ep.Dataset) -> None:
+    model, context = MODELS[name]
+    recommender = ep.Recommender(model, context, unit="event" if name == "MF" else "auto", unknown="error").fit(dataset)
+    for other in (clone(recommender), recommender.unfitted()):
+        assert repr(other) == repr(recommender)
+        assert (other.unit, other.unknown) == (recommender.unit, recommender.unknown)
+        assert other.model is not recommender.model
+        with pytest.raises(ep.NotFittedError):
+            _ = other.state
+        assert not other.model.is_fitted
+        other.fit(dataset)
+        users = [{"user": dataset.users[user]} for user in range(5)]
+        tables = [each.recommend(requests=users, n=3, fallback="popular") for each in (recommender, other)]
+        assert tables[0].equals(tables[1])
+
+
+def test_parameters_are_those_of_the_constructor() -> None:
+    model, context = ep.FM(factors=4, epochs=3), [ep.UserId(), ep.Previous()]
+    recommender = ep.Recommender(model, context)
+    assert list(recommender.get_params(deep=False)) == ["model", "context", "item", "unit", "unknown"]
+    assert recommender.get_params(deep=False)["context"] is context
+    assert recommender.get_params()["model__factors"] == 4
+    assert recommender.set_params(unknown="error", model__factors=8, model__epochs=1) is recommender
+    assert (recommender.unknown, model.factors, model.epochs) == ("error", 8, 1)
+    recommender.set_params(model__factors=2, model=ep.MF())  # of the new model, whatever the order
+    assert (recommender.model.factors, model.factors) == (2, 8)  # type: ignore[attr-defined]
+    for wrong in ({"colour": 1}, {"model__colour": 1}, {"unit__x": 1}):
+        with pytest.raises(ValueError, match=f"Recommender has no parameter {next(iter(wrong))!r}; it has model, context"):
+            recommender.set_params(unit="user", **wrong)
+    assert recommender.unit == "auto"
+
+
+def test_parameters_that_were_changed_are_checked_by_the_fit(dataset: ep.Dataset) -> None:
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(dataset)
+    before = recommender.recommend(dataset.users[0], n=3)
+    for wrong, message in (
+        ({"unit": "row"}, "unit must be one of"),
+        ({"context": [ep.ItemId()]}, "describes the item, not the context"),
+        ({"model": "MF"}, "cannot use str"),
+    ):
+        kept = recommender.get_params(deep=False)
+        with pytest.raises((TypeError, ValueError), match=message):
+            recommender.set_params(**wrong).fit(dataset)
+        recommender.set_params(**kept)
+    assert recommender.recommend(dataset.users[0], n=3).equals(before)
+
+
+def test_the_state_answers_on_its_own(dataset: ep.Dataset) -> None:
+    """It does not change when its recommender is updated or fitted again."""
+    recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.History()]).fit(dataset)
+    state, user, item = recommender.state, dataset.users[3], dataset.items[1]
+    tables = [recommender.recommend(user, n=4), recommender.similar_items(item, n=3)]
+    why = recommender.explain(user, item).table
+    recommender.update({"user": [user], "item": [item], "timestamp": [10**9]})
+    recommender.set_params(model__epochs=1).fit(dataset)
+    assert recommender.state is not state
+    assert state.recommend(user, n=4).equals(tables[0])
+    assert state.similar("item", item, 3).equals(tables[1])
+    assert state.explain(user, item).table.equals(why)
+    assert not recommender.recommend(user, n=4).equals(tables[0])
+    with pytest.raises(ep.NotFittedError, match="call fit first"):
+        _ = ep.Recommender(ep.MF()).state
+
+
+def test_a_fit_is_committed_at_its_end_or_not_at_all(dataset: ep.Dataset) -> None:
+    """All that a fit leaves is replaced together: of another fit, or of the epochs before a callback failed."""
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(dataset)
+    recommender.recommend(requests=[{"user": dataset.users[0], "history": ["nothing"]}], n=1, fallback="popular")
+    recommender.evaluation_ = {"metrics": {}}
+    fitted = ("state", "feedback_", "unknown_", "validation_", "evaluation_")
+    before = {name: getattr(recommender, name) for name in fitted}
+    other = dataset.subset(np.arange(len(dataset)) < 100)
+    recommender.set_params(model__factors=0)
+    with pytest.raises(ValueError, match="factors"):
+        recommender.fit(other)
+    assert all(getattr(recommender, name) is value for name, value in before.items())
+    recommender.set_params(model__factors=2)
+    with pytest.raises(ZeroDivisionError):
+        recommender.fit(other, lambda recommender, epoch: epoch.epoch == 2 and 1 // 0)
+    assert recommender.dataset_ is other
+    assert (recommender.unknown_, recommender.evaluation_, len(recommender.model.history_)) == ({}, None, 2)  # type: ignore[attr-defined]
+    assert recommender.state.adapter.trained

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.recommend import fold_in
 from everypair.recommend import update as updating
-from everypair.recommend.fitted import FittedState, TrainingSet
-from everypair.recommend.fold_in import Slots
+from everypair.recommend.fitted import FittedState
+from everypair.recommend.level_parameters import LevelSlots
+from everypair.recommend.training_set import TrainingSet
 from everypair.towers import Embedding, Linear, Sum
 
 from logs import logs
@@ -77,32 +78,32 @@ def test_ids_are_at_their_minimum_and_all_else_stays(name: str, update: Any) -> 
     log, before, new = update
     recommender = begun(name, log, before)
     parameters = {key: value.copy() for key, value in recommender.model.parameters_.items()}  # type: ignore[attr-defined]
-    fold_items = updating._fold_items
+    fold_items = updating._fold_in_items
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(updating, "_fold_items", lambda *args: None)
+        patch.setattr(updating, "_fold_in_items", lambda *args: None)
         users_alone = begun(name, log, before).update(new, people(log))
     recommender.update(new, people(log))
-    assert updating._fold_items is fold_items
+    assert updating._fold_in_items is fold_items
     dataset = recommender.dataset_
     assert sorted(zip(dataset.user, dataset.item, strict=True)) == sorted(zip(log.user, log.item, strict=True))
     assert all_else_stays(parameters, recommender, dataset, new)
     affected = np.unique(dataset.users.codes(new["user"]))
     if ep.UserId() in recommender.context:
-        at_its_minimum(users_alone._served, "context", affected)
-    at_its_minimum(recommender._served, "item", np.unique(dataset.items.codes(new["item"])))
+        at_its_minimum(users_alone.state, "context", affected)
+    at_its_minimum(recommender.state, "item", np.unique(dataset.items.codes(new["item"])))
 
 
 def all_else_stays(before: dict[str, np.ndarray], recommender: ep.Recommender, dataset: ep.Dataset, new: dict[str, Any]) -> bool:
     """Parameters that are of no id with new events: the same rows, though there may be more of them now."""
     touched = {"users": np.unique(dataset.users.codes(new["user"])), "items": np.unique(dataset.items.codes(new["item"]))}
-    served = recommender._served
-    for side, tower in served.vectors.towers.items():
+    state = recommender.state
+    for side, tower in state.vectors.towers.items():
         for name, parameter in tower.parameters.items():
             rows = parameter.show().reshape(sum(part.size for part in parameter.parts), -1)
             offset = 0
             for part in parameter.parts:
                 own, offset = rows[offset : offset + part.size], offset + part.size
-                field = served.contexts.fields.get(str(part.field)) if side == "context" else None
+                field = state.contexts.fields.get(str(part.field)) if side == "context" else None
                 if side == "context" and (field is None or field.ids is None) and part.size <= 2:  # of features: countries, biases
                     start = before[name].reshape(-1, own.shape[1]) if own.shape[1] else before[name]
                     assert all(any(np.array_equal(row, old) for old in start) or not row.any() for row in own), name
@@ -113,43 +114,40 @@ def all_else_stays(before: dict[str, np.ndarray], recommender: ep.Recommender, d
     return True
 
 
-def at_its_minimum(served: FittedState, side: str, ids: np.ndarray) -> None:
+def at_its_minimum(state: FittedState, side: str, ids: np.ndarray) -> None:
     """No step of an id's own parameters lowers the dense loss over all pairs."""
-    reader = served.vectors
-    training = TrainingSet.of(served.dataset, served.by_user)
-    columns = served.contexts.columns(training.moments)
-    tower = reader.towers[side]
-    column = "item" if side == "item" else reader.column_of("user", list(served.contexts.fields))
-    shift = int(isinstance(reader.model, ep.PARAFAC | ep.Tucker) and side == "context")
-    slots = Slots(tower, column)
+    adapter = state.vectors
+    training = TrainingSet.of(state.dataset, state.by_user)
+    columns = state.contexts.columns(training.contexts)
+    tower = adapter.towers[side]
+    column = "item" if side == "item" else adapter.column_of("user", list(state.contexts.fields))
+    shift = int(isinstance(adapter.model, ep.PARAFAC | ep.Tucker) and side == "context")
+    slots = LevelSlots(tower, column)
     assert len(slots.strength)
     feedback = training.feedback
-    shape = (len(training.moments), served.dataset.n_items)
+    shape = (len(training.contexts), state.dataset.n_items)
     alpha = np.zeros(shape)
     rows = np.repeat(np.arange(shape[0]), np.diff(feedback.by_context.indptr))
     alpha[rows, feedback.by_context.indices] = np.broadcast_to(feedback.alpha, len(feedback))
-    n = np.ones(shape[1]) if reader.model.item_weight_ is None else reader.model.item_weight_
-    weight = np.where(alpha > 0, alpha, reader.model.unobserved_weight * n)
+    n = np.ones(shape[1]) if adapter.model.item_weight_ is None else adapter.model.item_weight_
+    weight = np.where(alpha > 0, alpha, adapter.model.unobserved_weight * n)
     counts = feedback.context_count if side == "context" else feedback.item_count
-    exponent, random = reader.model.regularization_exponent, np.random.default_rng(0)
-
-    def theta(level: int) -> np.ndarray:
-        return np.concatenate([p.by_row[offset + level].ravel() for p, offset in slots._slots])
+    exponent, random = adapter.model.regularization_exponent, np.random.default_rng(0)
 
     for own in ids:
         level = int(own) + shift
-        mine = training.moments.user == own if side == "context" else np.arange(shape[1]) == own
+        mine = training.contexts.user == own if side == "context" else np.arange(shape[1]) == own
         others = mine.sum() * n.sum() if side == "context" else n[mine].sum() * shape[0]
-        observed = counts[mine].sum() + reader.model.unobserved_weight * others
+        observed = counts[mine].sum() + adapter.model.unobserved_weight * others
 
         def loss(level: int = level, observed: float = observed) -> float:
-            reader.settle()
-            reader.forget_items()
-            scores = reader.vectors(columns) @ reader.psi.T
-            l2 = np.sum(slots.strength * observed**exponent * theta(level) ** 2)
+            adapter.settle()
+            adapter.forget_items()
+            scores = adapter.vectors(columns) @ adapter.psi.T
+            l2 = np.sum(slots.strength * observed**exponent * slots.read(level) ** 2)
             return float(np.sum(weight * (scores - (alpha > 0)) ** 2) + l2)
 
-        best, at = loss(), theta(level)
+        best, at = loss(), slots.read(level)
         for step in random.normal(size=(4, len(at))):
             for size in (1e-2, -1e-2, 1.0):
                 slots.write(slice(level, level + 1), at + size * step)
@@ -162,7 +160,7 @@ def at_its_minimum(served: FittedState, side: str, ids: np.ndarray) -> None:
 def test_matrix_factorization_agrees_with_a_fit_that_holds_the_items(name: str, update: Any) -> None:
     log, before, new = update
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(updating, "_fold_items", lambda *args: None)
+        patch.setattr(updating, "_fold_in_items", lambda *args: None)
         recommender = begun(name, log, before).update(new, people(log))
     dataset = recommender.dataset_
     model = ep.MF(**{**COMMON, "epochs": 400}, regularization_exponent=0.7, popularity_exponent=0.0)
@@ -185,10 +183,10 @@ def test_the_gram_of_contexts_is_kept_in_step(name: str, update: Any, moved: boo
     elsewhere = {"user": log.users.values, "country": ["FR"] * log.n_users}
     for _ in range(2):
         recommender.update(new, elsewhere if moved else people(log))
-    served = recommender._served
-    phi = served.vectors.vectors(served.contexts.columns(TrainingSet.of(served.dataset, served.by_user).moments)).astype(np.float64)
-    np.testing.assert_allclose(served.vectors.context_gram, phi.T @ phi, rtol=1e-6, atol=1e-8)
-    assert served.vectors.n_contexts == len(phi)
+    state = recommender.state
+    phi = state.vectors.vectors(state.contexts.columns(TrainingSet.of(state.dataset, state.by_user).contexts)).astype(np.float64)
+    np.testing.assert_allclose(state.vectors.context_gram, phi.T @ phi, rtol=1e-6, atol=1e-8)
+    assert state.vectors.n_contexts == len(phi)
 
 
 @pytest.mark.parametrize("unit", ["user", "event"])
@@ -204,7 +202,7 @@ def test_someone_new_is_folded_in_as_a_user_would_be(unit: str, repeats: str, da
     known = recommender.context_vectors(requests=[{"user": log.users[0], "history": history}])
     np.testing.assert_array_equal(asked, known)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(updating, "_fold_items", lambda *args: None)
+        patch.setattr(updating, "_fold_in_items", lambda *args: None)
         recommender.update({"user": ["someone new"] * len(history), "item": history, "time": np.arange(len(history))})
     np.testing.assert_allclose(recommender.context_vectors("someone new"), asked, rtol=1e-9, atol=1e-12)
 
@@ -225,8 +223,8 @@ def test_very_many_rows_are_folded_in_piece_by_piece(monkeypatch: pytest.MonkeyP
     log = ep.datasets.youtube_like(20, 12, seed=1, events_per_user=9)
     new = {"user": [log.users[0], log.users[1]], "item": [log.items[0], log.items[1]], "timestamp": [10**9, 10**9]}
     found = []
-    for room in (fold_in.AT_ONCE, 1):
-        monkeypatch.setattr(fold_in, "AT_ONCE", room)
+    for room in (fold_in.TANGENT_ENTRIES, 1):
+        monkeypatch.setattr(fold_in, "TANGENT_ENTRIES", room)
         recommender = ep.Recommender(ep.FM(**COMMON), [ep.UserId(), ep.Previous()]).fit(log).update(new)
         found.append(recommender.context_vectors(log.users.values.to_pylist()))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-8, atol=1e-10)
@@ -280,7 +278,7 @@ def test_an_embedding_of_items_beside_their_attributes() -> None:
     model = ep.Separable(Embedding(2, "user"), Sum(Embedding(2, "item"), Linear(2, "category")), epochs=2, dtype="float64")
     recommender = ep.Recommender(model, [ep.UserId()], [ep.ItemId(), ep.Attributes("category")]).fit(log)
     recommender.update({"user": [log.users[0]], "item": [log.items[0]], "timestamp": [10**9]})
-    at_its_minimum(recommender._served, "item", np.array([0]))
+    at_its_minimum(recommender.state, "item", np.array([0]))
 
 
 def test_what_new_tables_say() -> None:
@@ -334,7 +332,7 @@ def test_new_items_by_attributes() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "other ids": ({"user": [1], "item": ["x"], "time": [1]}, "user ids .* are integers"),
     "no time": ({"user": ["u0"], "item": [10]}, "no column 'time'"),
-    "times for numbers": ({"user": ["u0"], "item": [10], "time": ["2024-01-01"]}, "must be numbers, as those before"),
+    "times for numbers": ({"user": ["u0"], "item": [10], "time": ["2024-01-01"]}, "must be numbers, like the earlier ones"),
     "nothing": ({"user": [], "item": [], "time": []}, "at least one row"),
 }
 

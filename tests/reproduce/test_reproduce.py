@@ -16,7 +16,7 @@ import everypair as ep
 from everypair.cli.shell import main
 from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.recipes import Description
+from everypair.recommend.description import Description
 from everypair.reproduce import cost, report
 from everypair.reproduce import run as reproduce
 from everypair.reproduce.run import QUICK

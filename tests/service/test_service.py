@@ -287,7 +287,7 @@ def test_a_map_is_a_projection_of_directions(recommender: ep.Recommender, servic
 
 
 def test_a_user_is_placed_by_the_direction_of_the_vector(recommender: ep.Recommender, service: AppClient) -> None:
-    item_map = ItemMap.of(recommender._fitted)
+    item_map = ItemMap.of(recommender.state)
     phi = recommender.context_vectors(users=[USERS[3]])[0, :4].astype(np.float64)
     x, y = (phi / np.linalg.norm(phi) - item_map.mean) @ item_map.axes
     answer = service.post("/place", user=USERS[3]).json()
@@ -301,14 +301,14 @@ def test_a_map_by_groups_separates_them() -> None:
     vectors[:, :4] /= np.linalg.norm(vectors[:, :4], axis=1, keepdims=True)
     vectors[:, 4] = 0.03 * vectors[:, 4] + 0.6 * groups
     shop = ep.Recommender(ep.MF(factors=5, epochs=1)).fit(ep.Dataset({"user": [0] * 400, "item": np.arange(400)}))
-    directions = shop._fitted.item_directions
+    directions = shop.state.item_directions
     directions.units.psi[:] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     def gap(item_map: ItemMap) -> float:
         first, second = (item_map.positions[groups == group] for group in (0, 1))
         return float(np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)) / np.sqrt(first.var(axis=0).sum()))
 
-    assert gap(ItemMap.of(shop._fitted, groups)) > 3 * gap(ItemMap.of(shop._fitted))
+    assert gap(ItemMap.of(shop.state, groups)) > 3 * gap(ItemMap.of(shop.state))
 
 
 def test_a_map_of_one_dimension() -> None:
@@ -698,7 +698,7 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
 def test_item_vectors_are_mapped_from_the_file(tmp_path: Path) -> None:
     """Not copied, so that workers share them."""
     fitted(ep.MF(factors=4, epochs=1), context=[ep.UserId()]).save(tmp_path)
-    psi = Engine.open(tmp_path).recommender._fitted.vectors.psi
+    psi = Engine.open(tmp_path).recommender.state.vectors.psi
     assert not psi.flags.writeable
     base: Any = psi
     while not isinstance(base, np.memmap):

@@ -89,7 +89,7 @@ def evaluate(
 
 def _load_same(path: Path, recommender: Any) -> Any:
     """A saved recommender; an error if its settings differ from those that are evaluated."""
-    from everypair.recommend.archive import load
+    from everypair.recommender import load
 
     saved = load(path)
     if repr(saved) != repr(recommender):

@@ -27,7 +27,7 @@ Examples:
 def explain(model: Path, item: str, user: str | None, request: str | None, picture: Path | None, as_json: bool) -> None:
     """Show the contribution of each feature of the context to an item's score in a saved MODEL; they sum to the score."""
     from everypair.cli import inputs
-    from everypair.recommend.archive import load
+    from everypair.recommender import load
 
     if (user is None) == (request is None):
         raise click.UsageError("Give either --user or --request.")

@@ -123,15 +123,13 @@ def _prepared_folder(out: Path) -> Iterator[None]:
 
 def _best_epochs(template: Any, split: Any, stopping: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The recommender with the number of epochs that is best on the tuning part, and the metric there."""
-    from everypair.tuning.template import like
-
     for text in split.notes:
         note(text)
-    trial = like(template)
+    trial = template.unfitted()
     _fit(trial, split.train, {"validation": split.tune, **stopping})
     best: Any = trial.validation_
     found = {"metric": best.metric, "epoch": best.best_epoch, "value": best.best_value}
-    return like(template, epochs=best.best_epoch), found
+    return template.unfitted(model__epochs=best.best_epoch), found
 
 
 def _fit(recommender: Any, dataset: Any, options: dict[str, Any]) -> None:

@@ -43,8 +43,9 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
 def _refusal(path: Path, verify: bool) -> str | None:
     """Why a model with custom classes cannot be loaded here, None if it can be; other problems are raised."""
     from everypair.persistence.folder import Folder
-    from everypair.recommend.archive import KIND, VERSION, load
+    from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.config import KNOWN
+    from everypair.recommender import load
 
     try:
         load(path, verify=verify)
@@ -68,7 +69,8 @@ def _classes(value: Any) -> set[str]:
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """The content of a folder, read without creating the model, so that custom classes do not matter."""
     from everypair.persistence.folder import Folder
-    from everypair.recommend.archive import KIND, TABLES, VERSION, table_of
+    from everypair.recommend.archive import KIND, VERSION
+    from everypair.recommend.stored_dataset import TABLES, table_of
 
     folder = Folder(path, KIND, VERSION)
     names = tuple(folder.manifest()["files"])

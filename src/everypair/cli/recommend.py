@@ -46,8 +46,8 @@ def recommend(
     """
     from everypair.cli.inputs import ids_of_file, parse_ids, requests_of_file
     from everypair.data.tables import as_table
-    from everypair.recommend.archive import load
     from everypair.recommend.export import table_file
+    from everypair.recommender import load
     from everypair.runtime.formatting import csv_lines, json_lines
 
     given = {

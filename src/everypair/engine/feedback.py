@@ -346,3 +346,8 @@ def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Va
 def values_at(values: Values, order: np.ndarray | None) -> Values:
     """Weights in another order; one weight for all stays as it is."""
     return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]
+
+
+def explicit_weight(alpha: Values, alpha0: float, unobserved: Values) -> Any:
+    """``a = alpha - alpha0 m_c n_i`` of observed pairs (Lemma 1); ``unobserved`` is ``m_c n_i``."""
+    return np.float64(alpha) - alpha0 * np.float64(unobserved)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.engine.feedback import Feedback, values_at
+from everypair.engine.feedback import Feedback, explicit_weight, values_at
 from everypair.engine.row_sweep import score
 from everypair.engine.side import Side, SidePairs
 from everypair.engine.vectors import Vectors
@@ -65,7 +65,7 @@ class Objective:
         covered = np.float64(feedback.unobserved())
         self._covered = _cast(covered, dtype)
         self._alpha = _cast(feedback.alpha, dtype)
-        a = _cast(np.float64(feedback.alpha) - alpha0 * covered, dtype)
+        a = _cast(explicit_weight(feedback.alpha, alpha0, covered), dtype)
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)

@@ -14,6 +14,7 @@ from everypair.columns.table import Rows, rows_like
 from everypair.engine.binding import BindContext, StepSettings
 from everypair.engine.blocks import Block
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import FACTOR
 from everypair.engine.parameter import Parameter
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
@@ -210,6 +211,19 @@ class Tower(ABC):
         yield self
         for tower in self.towers:
             yield from tower.walk()
+
+    # for requests: rows that were not in the fit, and rows that are compared with each other
+
+    moves_as_parameters: bool = False  # phi of a row with a level is that level's parameters plus what they do not change
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        """FACTOR, BIAS or CONSTANT for each dimension of a bound tower, see :mod:`everypair.engine.dimensions`."""
+        return (FACTOR,) * self.n_dims
+
+    def row_embedding(self) -> Tower | None:
+        """The part of it that has a vector for each row of the fit, and so none for other rows; None if no part does."""
+        return next((own for tower in self.towers if (own := tower.row_embedding()) is not None), None)
 
 
 def _same(value: Any, default: Any) -> bool:

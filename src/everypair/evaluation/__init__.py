@@ -1,4 +1,4 @@
-"""How good recommendations are: splits, metrics, protocols."""
+"""Quality of recommendations: splits, metrics, evaluation, early stopping."""
 
 from everypair.evaluation.early_stopping import EarlyStopping
 from everypair.evaluation.evaluate import Evaluation, evaluate

@@ -1,10 +1,10 @@
-"""Early stopping: a fit ends where a metric on held-out queries no longer gets better, and the best epoch's parameters are kept."""
+"""Early stopping: a fit ends when a metric on held-out queries no longer improves, and keeps the best epoch's parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,8 +14,13 @@ from everypair.evaluation.evaluate import evaluate
 from everypair.evaluation.splits import Queries
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.fingerprints import fingerprint
-from everypair.recommender import Recommender
 from everypair.runtime import validation as check
+
+
+class Trainee(Protocol):
+    """A recommender that is being fitted."""
+
+    model: Any
 
 
 class EarlyStopping:
@@ -23,8 +28,8 @@ class EarlyStopping:
 
     When the fit ends, the model has the parameters of its best epoch, not of its last; ``history_`` has all epochs that were run.
 
-    ``fit(dataset, validation=split.tune)`` makes one. Given as a callback of its own, it puts the best parameters back when it
-    stops the fit and at the model's last epoch, but not where ``tol``, Ctrl-C or another callback ended the fit before.
+    ``fit(dataset, validation=split.tune)`` makes one. Given as a callback, it restores the best parameters when it stops the fit
+    and at the model's last epoch, but not if ``tol``, Ctrl-C or another callback ended the fit before.
 
     Parameters
     ----------
@@ -32,11 +37,13 @@ class EarlyStopping:
         ``tune`` of a :class:`~everypair.evaluation.Split` whose ``train`` is fitted.
     metric : str
     every : int
-        Epochs between evaluations; the last epoch is evaluated, too.
+        Epochs between evaluations; the last epoch is always evaluated.
     patience : int
         The fit ends after so many evaluations in a row without a better value.
     exclude_seen : bool
         As for :func:`~everypair.evaluation.evaluate`.
+    restores : bool
+        Whether it restores the best parameters itself; if not, call :meth:`restore` after the fit.
 
     Attributes
     ----------
@@ -46,8 +53,6 @@ class EarlyStopping:
         The first epoch with the largest value; None before the first evaluation.
     best_value : float
         Its value.
-    restores : bool
-        Whether it puts the best parameters back by itself, and does not leave that to whoever made it.
 
     Examples
     --------
@@ -61,14 +66,21 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, queries: Queries, metric: str = "ndcg@10", *, every: int = 1, patience: int = 2, exclude_seen: bool = True
+        self,
+        queries: Queries,
+        metric: str = "ndcg@10",
+        *,
+        every: int = 1,
+        patience: int = 2,
+        exclude_seen: bool = True,
+        restores: bool = True,
     ) -> None:
         if not isinstance(queries, Queries):
             raise TypeError(f"queries must be split.tune or other Queries of a split, got {type(queries).__name__}.")
         formulas.parse(metric)
         self.queries, self.metric, self.exclude_seen = queries, metric, exclude_seen
         self.every, self.patience = check.integer("every", every, low=1), check.integer("patience", patience, low=1)
-        self.restores = True
+        self.restores = restores
         self._forget()
 
     def _forget(self) -> None:
@@ -81,15 +93,15 @@ class EarlyStopping:
         return _best(self.values)
 
     def _regular(self, epoch: int) -> bool:
-        """Whether it is evaluated however many epochs there are, and not as the last of them alone."""
+        """Whether the epoch is evaluated even if it is not the last."""
         return epoch % self.every == 0
 
     @property
     def best_value(self) -> float:
         return max(self.values.values(), default=-np.inf)
 
-    def __call__(self, recommender: Recommender, epoch: Epoch) -> bool:
-        """Evaluate, if it is time to; whether to stop."""
+    def __call__(self, recommender: Trainee, epoch: Epoch) -> bool:
+        """Evaluate, if it is time to; returns whether to stop."""
         model = trained_by_epochs(recommender.model)
         if epoch.epoch == 1:  # of another fit
             self._forget()
@@ -98,23 +110,23 @@ class EarlyStopping:
             return False
         found = evaluate(recommender, self.queries, (self.metric,), exclude_seen=self.exclude_seen)[self.metric]
         self.values[epoch.epoch] = found
-        wanted = self._worth_keeping()
+        wanted = self._epochs_to_keep()
         self._kept = {old: values for old, values in self._kept.items() if old in wanted}
         if epoch.epoch in wanted:
             self._kept[epoch.epoch] = model.parameters_
         since = sum(evaluated > (self.best_epoch or 0) for evaluated in self.values)
-        stop = regular and since >= self.patience  # a fit of more epochs would not have been evaluated here
+        stop = regular and since >= self.patience  # a fit of more epochs would not have been evaluated at an irregular one
         if self.restores and (stop or last):
             self.restore(recommender)
             self._restored = not stop
         return stop
 
-    def _worth_keeping(self) -> set[int | None]:
-        """The best epoch, and the best one for a fit that goes on with more epochs."""
+    def _epochs_to_keep(self) -> set[int | None]:
+        """The best epoch, and the best one if the fit continues with more epochs."""
         return {self.best_epoch, _best({epoch: value for epoch, value in self.values.items() if self._regular(epoch)})}
 
-    def restore(self, recommender: Recommender) -> None:
-        """Put the best parameters back into the model; nothing if there was no evaluation yet."""
+    def restore(self, recommender: Trainee) -> None:
+        """Set the model's parameters to those of the best epoch, if there was an evaluation."""
         if self.best_epoch is not None:
             for name, parameter in _parameters(recommender).items():
                 parameter.load(self._kept[self.best_epoch][name])
@@ -126,7 +138,7 @@ class EarlyStopping:
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
-        """What the values depend on, and when a fit ends by them."""
+        """All that the values and the end of the fit depend on."""
         return {
             "metric": self.metric,
             "every": self.every,
@@ -136,18 +148,18 @@ class EarlyStopping:
         }
 
     def state(self) -> dict[str, Any]:
-        """What a fit that goes on later needs to know, as JSON takes it; the best parameters apart (see :meth:`arrays`)."""
+        """For a checkpoint, as JSON can hold it; :meth:`arrays` has the best parameters."""
         return {**self._settings, "values": [[epoch, value] for epoch, value in self.values.items()], "restored": self._restored}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The best parameters, as ``parameters_`` of the model has them, by epoch and name."""
+        """The best parameters, in the shapes of the model's ``parameters_``, by epoch and name."""
         return {f"{epoch} {name}": value for epoch, values in self._kept.items() for name, value in values.items()}
 
-    def resume(self, recommender: Recommender, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on with a fit that was ended.
+    def resume(self, recommender: Trainee, state: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+        """Continue a fit from a checkpoint.
 
-        What was evaluated as the last epoch alone is forgotten where there are more epochs now: the fit goes on as one of so many
-        epochs from the start.
+        If there are more epochs now, the value of an epoch that was evaluated only because it was the last is dropped: the fit
+        continues as if it had so many epochs from the start.
 
         Parameters
         ----------
@@ -163,13 +175,13 @@ class EarlyStopping:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
         if state["restored"] and done < model.epochs:
             raise ValueError(
-                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot go on to epoch "
+                f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot continue to epoch "
                 f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
             )
         self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
         self._kept, self._restored = {}, bool(state["restored"])
         shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
-        for epoch in self._worth_keeping() - {None}:
+        for epoch in self._epochs_to_keep() - {None}:
             kept = {name: np.array(arrays[f"{epoch} {name}"]) for name in shapes if f"{epoch} {name}" in arrays}
             given = {name: value.shape for name, value in kept.items()}
             if given != shapes:
@@ -177,13 +189,13 @@ class EarlyStopping:
             self._kept[int(epoch or 0)] = kept
 
     def _check_settings(self, state: Any) -> None:
-        """Values of other settings are not to be compared."""
+        """Refuse the state of another metric or other queries: its values cannot be compared."""
         known = state if isinstance(state, Mapping) else {}
         for name, now in self._settings.items():
             before = known.get(name)
             if before != now:
                 what = "other queries" if name == "queries" else f"{name}={before!r}, got {name}={now!r}"
-                raise ValueError(f"the fit was watched with {what}: go on with the same, or begin anew without its checkpoint.")
+                raise ValueError(f"the fit was validated with {what}: continue with the same, or fit without its checkpoint.")
 
 
 def _best(values: Mapping[int, float]) -> int | None:
@@ -200,5 +212,5 @@ def trained_by_epochs(model: Any) -> TowerModel:
     return model
 
 
-def _parameters(recommender: Recommender) -> dict[str, Any]:
+def _parameters(recommender: Trainee) -> dict[str, Any]:
     return trained_by_epochs(recommender.model).state.parameters

@@ -1,4 +1,4 @@
-"""Ranked lists for the moments of a split, their metrics, and how sure those are."""
+"""Evaluation of a recommender on held-out queries: metrics of ranked lists, and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from everypair.evaluation import metrics as formulas
+from everypair.evaluation.metrics import RankedQueries
 from everypair.evaluation.splits import Queries
-from everypair.recommender import Recommender
+from everypair.recommend.fitted import FittedState
 from everypair.runtime import validation as check
 
 DEFAULT = ("recall@10", "ndcg@10")
@@ -23,8 +24,9 @@ class Evaluation:
     values : dict of arrays
         Each metric, a number per query.
     coverage : dict of float
+        Metrics that are a number for all lists together.
     user : array
-        The user of each query: what the bootstrap draws.
+        The user of each query: the bootstrap draws users.
     notes : list of str
         Queries and relevant items left out, and why.
     """
@@ -49,7 +51,7 @@ class Evaluation:
     ) -> tuple[float, float]:
         """Bootstrap percentiles of the mean: users are drawn with replacement, with all their queries.
 
-        With ``relative_to``, of the ratio to another evaluation of the same queries, both with the same users drawn.
+        With ``relative_to``, those of the ratio to another evaluation of the same queries, with the same draws of users for both.
         """
         if relative_to is not None and not (isinstance(relative_to, Evaluation) and np.array_equal(relative_to.user, self.user)):
             raise ValueError("relative_to must be an evaluation of the same queries.")
@@ -67,7 +69,7 @@ class Evaluation:
         return float(low), float(high)
 
     def summary(self) -> dict[str, Any]:
-        """Means and their intervals, to be kept: ``recommender.evaluation_`` is saved with a recommender."""
+        """Means and their intervals, for ``recommender.evaluation_``, which is saved with a recommender."""
         figures: dict[str, Any] = {}
         for metric, value in self.means.items():
             low, high = self.interval(metric) if metric in self.values else (None, None)  # coverage is of all lists together
@@ -78,23 +80,21 @@ class Evaluation:
         return f"Evaluation({len(self.user):,} queries: {', '.join(f'{name} {value:.4f}' for name, value in self.means.items())})"
 
 
-def evaluate(
-    recommender: Recommender, queries: Queries, metrics: Sequence[str] = DEFAULT, *, exclude_seen: bool = True
-) -> Evaluation:
-    """Rank all items at each moment of ``queries`` and compare with what was relevant.
+def evaluate(recommender: Any, queries: Queries, metrics: Sequence[str] = DEFAULT, *, exclude_seen: bool = True) -> Evaluation:
+    """Rank all items for each query and compare the lists with the relevant items.
 
     Parameters
     ----------
-    recommender : Recommender
+    recommender : Recommender, or its state
         Fitted on the split's train.
     queries : Queries
         ``tune`` or ``test`` of a :class:`~everypair.evaluation.Split`.
     metrics : sequence of str
         Such as "recall@10", "ndcg@100"; see :mod:`everypair.evaluation.metrics`.
     exclude_seen : bool
-        Leave out the items of a moment's past; where such an item is relevant again, it is not counted.
+        Leave out the items of a query's history, also where such an item is relevant again.
     """
-    if not isinstance(recommender, Recommender):
+    if not callable(getattr(recommender, "rank", None)):
         raise TypeError(f"recommender must be a Recommender, got {type(recommender).__name__}: Recommender(model, context=[...]).")
     if not isinstance(queries, Queries):
         raise TypeError(f"queries must be split.tune or split.test, got {type(queries).__name__}.")
@@ -105,12 +105,10 @@ def evaluate(
     if not len(queries):
         raise ValueError(f"nothing is left to evaluate. {' '.join(notes)}")
     longest = max(k for _, k in wanted.values())
-    n_items = recommender.dataset_.n_items
-    ids, _ = recommender.rank(queries.moments, longest, exclude_seen=exclude_seen, candidates=queries.candidates)
-    hits = formulas.hits_of(ids, queries.bounds, queries.relevant, n_items)
-    counts = np.diff(queries.bounds)
-    values: dict[str, Any] = {
-        spec: formulas.METRICS[name](hits[:, :k], counts, k) for spec, (name, k) in wanted.items() if name != "coverage"
-    }
-    covered = {spec: formulas.coverage(ids[:, :k], n_items) for spec, (name, k) in wanted.items() if name == "coverage"}
-    return Evaluation(values, covered, queries.user, notes)
+    items, _ = recommender.rank(queries.contexts, longest, exclude_seen=exclude_seen, candidates=queries.candidates)
+    state: FittedState = recommender if isinstance(recommender, FittedState) else recommender.state
+    ranked = RankedQueries.of(items, queries.bounds, queries.relevant, state.popularity)
+    values = {spec: formulas.value(name, ranked.at(k)) for spec, (name, k) in wanted.items()}
+    by_query = {spec: found for spec, found in values.items() if isinstance(found, np.ndarray)}
+    of_all = {spec: float(found) for spec, found in values.items() if not isinstance(found, np.ndarray)}
+    return Evaluation(by_query, of_all, queries.user, notes)

@@ -1,8 +1,8 @@
-"""Splits into what a model is trained on, what its settings are tuned on, and what it is judged by.
+"""Splits of a dataset into parts to train on, to tune settings on, and to test on.
 
-The three scenarios of the paper (Section 6.2) and two more. What is held out is a set of :class:`Queries`: moments with what
-is known there, and the items that turned out to be relevant. No event is both trained on and held out; in the paper's scenarios
-nothing known at a moment is of a later time.
+The three scenarios of the paper (Section 6.2) and two more. The held-out parts are :class:`Queries`: contexts, and the items that
+turned out to be relevant in them. No event is both trained on and held out; in the paper's scenarios the history of a query holds
+nothing of a later time.
 """
 
 from __future__ import annotations
@@ -30,32 +30,37 @@ NAMED = ("user", "item", "timestamp", "rating", "weight")  # options of Dataset 
 
 @dataclass(frozen=True)
 class Queries:
-    """Moments at which items are to be ranked, and what was relevant.
+    """Contexts to rank items for, and the items that were relevant in them.
 
     Attributes
     ----------
-    moments : Moments
+    contexts : ContextBatch
     user : array
-        Whose they are, also where the moment does not tell.
+        The user of each query, also where the context has none.
     bounds, relevant : arrays
         The relevant items of query q are ``relevant[bounds[q]:bounds[q + 1]]``.
     candidates : Lists, optional
         The only items to rank.
     """
 
-    moments: ContextBatch
+    contexts: ContextBatch
     user: np.ndarray
     bounds: np.ndarray
     relevant: np.ndarray
     candidates: Lists | None = None
 
+    @property
+    def moments(self) -> ContextBatch:
+        """The name of ``contexts`` before 0.2."""
+        return self.contexts
+
     def __len__(self) -> int:
         return len(self.user)
 
     def content(self) -> Iterator[Any]:
-        """All that decides what is ranked and what was relevant, for a fingerprint."""
+        """All that the lists and the relevant items depend on, for a fingerprint."""
         yield from (self.user, self.bounds, self.relevant, *(self.candidates or ()))
-        yield from self.moments.content()
+        yield from self.contexts.content()
 
     def take(self, index: np.ndarray) -> Queries:
         """Some of the queries."""
@@ -63,7 +68,7 @@ class Queries:
         bounds = np.append(0, np.cumsum(lengths))
         at = np.repeat(self.bounds[index] - bounds[:-1], lengths) + np.arange(bounds[-1])
         lists = self.candidates and self.candidates.take(index)
-        return Queries(self.moments.take(index), self.user[index], bounds, self.relevant[at], lists)
+        return Queries(self.contexts.take(index), self.user[index], bounds, self.relevant[at], lists)
 
     def sample(self, n: int, seed: int = 0) -> Queries:
         """At most n of the queries, drawn at random."""
@@ -73,15 +78,15 @@ class Queries:
 
     @cached_property
     def unseen(self) -> tuple[Queries, list[str]]:
-        """Without relevant items that the past holds already, and without queries that have no others; and notes on those.
+        """Without relevant items that are in the history, and without queries that have no others; and notes on what was left out.
 
-        Kept, since a search evaluates the same queries again and again.
+        Computed once: a search evaluates the same queries again and again.
         """
-        m = self.moments
+        m = self.contexts
         n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
         owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
         seen = np.zeros(len(self.relevant), bool)
-        # pasts that begin together are parts of one sequence: seen if the item's first place in it lies before the end
+        # histories that begin together are parts of one sequence: seen if the item is in it before the end
         sequences, first_of = np.unique(m.begin, return_inverse=True)
         place = np.searchsorted(m.bounds, sequences, side="right") - 1
         positions = np.arange(len(m.items))
@@ -104,7 +109,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class Split:
-    """Train, tune and test, and what was left out.
+    """The parts of a split, and notes on what was left out.
 
     ``tune`` and ``test`` are both for a model fitted on ``train``.
     """
@@ -116,9 +121,9 @@ class Split:
     notes: list[str] = field(default_factory=list)
 
     def thin(self, events: int, seed: int = 0) -> Split:
-        """About so many training events, those of users drawn at random, and the tuning queries of the same users.
+        """A smaller split for tuning: about so many training events, of users drawn at random, and these users' tuning queries.
 
-        For tuning on less. Where tuning users are not trained on, all their queries stay.
+        If no tuning user is trained on, all tuning queries stay.
         """
         if events >= len(self.train):
             return self
@@ -135,10 +140,10 @@ class Split:
 
 
 class Splitter(ABC):
-    """A way to split."""
+    """Splits datasets."""
 
     def split(self, dataset: Dataset) -> Split:
-        """Train, tune and test."""
+        """Split a dataset."""
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
         return self._split(dataset)
@@ -149,7 +154,7 @@ class Splitter(ABC):
 
 @dataclass(frozen=True)
 class ColdStart(Splitter):
-    """Random users are held out whole (Section 6.2.1): all their items are relevant, and only their attributes are known.
+    """Random users are held out with all their events (Section 6.2.1): all their items are relevant, only their attributes known.
 
     Parameters
     ----------
@@ -171,17 +176,17 @@ class ColdStart(Splitter):
         train = dataset.subset(~held)
         made = {}
         for name, users in parts.items():
-            moments = ContextBatch.of_users(dataset, users).anonymous()
-            made[name] = _queries(dataset, np.isin(dataset.user, users), moments)
-        return Split("cold-start", train, made["tune"], made["test"], _unmet(train, made["test"]))
+            contexts = ContextBatch.of_users(dataset, users).anonymous()
+            made[name] = _queries(dataset, np.isin(dataset.user, users), contexts)
+        return Split("cold-start", train, made["tune"], made["test"], _untrained(train, made["test"]))
 
 
 @dataclass(frozen=True)
 class LeaveLast(Splitter):
     """The last event of each user is the test (Section 6.2.2), the one before it is for tuning, the others are trained on.
 
-    Known at a moment is all that came before it: at the test's, also the event that was tuned on. Users with fewer than three
-    events are trained on alone.
+    The history of a query is all that came before: in the test, also the tuning event. Users with fewer than three events are
+    trained on, and have no queries.
     """
 
     def _split(self, dataset: Dataset) -> Split:
@@ -196,12 +201,12 @@ class LeaveLast(Splitter):
         tune, test = of_events(dataset, last - 1), of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
         notes = [f"{_count(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
-        return Split("offline", train, tune, test, notes + _unmet(train, test))
+        return Split("offline", train, tune, test, notes + _untrained(train, test))
 
 
 @dataclass(frozen=True)
 class Cutoff(Splitter):
-    """A global cutoff in time (Section 6.2.3): what came before is trained on; at each later event, all before it is known.
+    """A global cutoff in time (Section 6.2.3): earlier events are trained on; the history of a later one is all before it.
 
     The events after the first cutoff are tuned on, those after the second are the test.
 
@@ -243,22 +248,22 @@ class Cutoff(Splitter):
             if self.sample is not None and check.integer("sample", self.sample, low=1) < len(events):
                 made[name] = made[name].sample(self.sample, self.seed)
                 notes.append(f"{name}: {len(events) - self.sample:,} of {len(events):,} events not evaluated: a sample is.")
-        strangers = len(np.setdiff1d(made["test"].user, train.user))
-        if strangers:
+        unknown = len(np.setdiff1d(made["test"].user, train.user))
+        if unknown:
             notes.append(
-                f"{_count(strangers, 'user')} of the test without an event before the cutoff: known by attributes and later events."
+                f"{_count(unknown, 'user')} of the test without an event before the cutoff: known by attributes and later events."
             )
-        return Split("instant", train, made["tune"], made["test"], notes + _unmet(train, made["test"]))
+        return Split("instant", train, made["tune"], made["test"], notes + _untrained(train, made["test"]))
 
 
 @dataclass(frozen=True)
 class RandomPerUser(Splitter):
-    """Of each user's events, random shares are tuned and tested on; what is known is the rest, whatever its time.
+    """Random shares of each user's events are tuned and tested on; the rest is the history, whatever its time.
 
     Parameters
     ----------
     test, tune : float
-        Shares of a user's events, rounded; a user keeps at least one to be trained on.
+        Shares of a user's events, rounded; at least one event of each user is trained on.
     seed : int
     """
 
@@ -281,7 +286,7 @@ class RandomPerUser(Splitter):
 
 
 def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, seed: int = 0, **options: Any) -> Split:
-    """A split that someone else made: tables of events to train on and to test on.
+    """A published split: tables of events to train on and to test on.
 
     Parameters
     ----------
@@ -290,11 +295,11 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     tune_share : float
     seed : int
     **options
-        Of the :class:`~everypair.Dataset` made of all of them.
+        Of the :class:`~everypair.Dataset` of all events.
 
     Notes
     -----
-    What is known at a moment of the test is the user's training events, without those of ``tune``.
+    The history of a test query is the user's training events, without those of ``tune``.
     """
     repeats = check.choice("repeats", options.pop("repeats", "keep"), REPEATS)
     share = check.number("tune_share", tune_share, low=0.0, high=0.9)
@@ -304,7 +309,7 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     part = np.asarray(dataset.event_table[PART].to_numpy())
     dataset.event_table = dataset.event_table.drop_columns([PART])
     dataset.repeats = repeats
-    if repeats == "drop":  # within each part: what is tested does not change what is trained on
+    if repeats == "drop":  # within each part, so that test events do not change those trained on
         first = np.zeros(len(dataset), bool)
         for number in range(len(PARTS)):
             first[part == number] = dataset.subset(part == number).first_of_pair()
@@ -325,7 +330,7 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
 
 
 def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:
-    """The tables of all parts as one, with the columns they share, and a last one that tells them apart."""
+    """The tables of all parts as one, with the columns they share and a column for the part."""
     tables = {}
     for number, (name, source) in enumerate(parts.items()):
         if source is None and name == "tune":
@@ -346,7 +351,7 @@ def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:
 
 
 def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
-    """Events numbered 0 (train), 1 (tune), 2 (test): a query per user, who is known by her training events."""
+    """Events numbered 0 (train), 1 (tune), 2 (test): a query per user, whose history is the training events."""
     train = dataset.subset(part == 0)
     made = {}
     for number in (1, 2):
@@ -354,24 +359,24 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
         made[number] = _queries(dataset, events, ContextBatch.of_users(train, np.unique(dataset.user[events])))
     missing = dataset.n_users - len(made[2])
     notes = [f"{_count(missing, 'user')} with nothing in the test."] if missing else []
-    return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_unmet(train, made[2])])
+    return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_untrained(train, made[2])])
 
 
 def of_events(dataset: Dataset, events: np.ndarray) -> Queries:
     """A query per event."""
-    moments = ContextBatch.of_events(dataset, events)
-    return Queries(moments, moments.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
+    contexts = ContextBatch.of_events(dataset, events)
+    return Queries(contexts, contexts.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
 
 
-def _queries(dataset: Dataset, events: np.ndarray, moments: ContextBatch) -> Queries:
-    """A query for each user of these events (a mask), with their distinct items; ``moments`` are those users', in order."""
+def _queries(dataset: Dataset, events: np.ndarray, contexts: ContextBatch) -> Queries:
+    """A query for each user of these events (a mask) with their distinct items; ``contexts`` are those of the users, in order."""
     pairs = np.unique(dataset.pairs[events])
     users, counts = np.unique(pairs // dataset.n_items, return_counts=True)
-    return Queries(moments, users, np.append(0, np.cumsum(counts)), pairs % dataset.n_items)
+    return Queries(contexts, users, np.append(0, np.cumsum(counts)), pairs % dataset.n_items)
 
 
 def _random_rank(dataset: Dataset, seed: int, of: np.ndarray | None = None) -> np.ndarray:
-    """The rank of each event in a random order of its user's (of those in ``of``, if given, which come first)."""
+    """The rank of each event in a random order of its user's events; those in ``of``, if given, come first."""
     key = np.random.default_rng(seed).random(len(dataset)) + (0.0 if of is None else np.where(of, 0.0, 1.0))
     order = np.lexsort((key, dataset.user))
     rank = np.empty(len(dataset), np.int64)
@@ -379,14 +384,10 @@ def _random_rank(dataset: Dataset, seed: int, of: np.ndarray | None = None) -> n
     return rank
 
 
-def _unmet(train: Dataset, test: Queries) -> list[str]:
+def _untrained(train: Dataset, test: Queries) -> list[str]:
     """A note on relevant items that training never saw: they stay, and count as not found."""
-    unmet = int(np.sum(~np.isin(test.relevant, train.item)))
-    return (
-        [f"{unmet:,} of {len(test.relevant):,} relevant items of the test are in no training event; they are kept."]
-        if unmet
-        else []
-    )
+    count, of = int(np.sum(~np.isin(test.relevant, train.item))), f"{len(test.relevant):,} relevant items of the test"
+    return [f"{count:,} of {of} are in no training event; they are kept."] if count else []
 
 
 def _count(n: int, what: str, plural: str | None = None) -> str:

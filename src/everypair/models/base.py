@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair.engine.feedback import Feedback
+from everypair.models.parameters import Parameters
 from everypair.ranking.rank import Lists, Scores, rank
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
@@ -20,28 +21,8 @@ class NotFittedError(ValueError, AttributeError):
     """The model has not been fitted yet."""
 
 
-class Model(ABC):
+class Model(Parameters, ABC):
     """Constructor arguments are stored untouched; ``fit`` starts afresh; fitted attributes end in an underscore."""
-
-    @classmethod
-    def _parameter_names(cls) -> list[str]:
-        return list(inspect.signature(cls).parameters)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {name: getattr(self, name) for name in self._parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change constructor arguments; takes effect with the next ``fit``."""
-        unknown = set(params) - set(self._parameter_names())
-        if unknown:
-            raise ValueError(
-                f"{type(self).__name__} has no parameter {', '.join(sorted(map(repr, unknown)))}; it has "
-                f"{', '.join(self._parameter_names())}."
-            )
-        for name, value in params.items():
-            setattr(self, name, value)
-        return self
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters

@@ -48,6 +48,10 @@ class Popularity(Model):
     def _scores(self, context: np.ndarray) -> Scores:
         return DenseScores(lambda start, stop: np.tile(self.popularity_, (stop - start, 1)), len(context), len(self.popularity_))
 
+    def restore(self, popularity: np.ndarray, n_contexts: int) -> None:
+        """Take over the counts of an earlier fit."""
+        self.popularity_, self.n_contexts_ = popularity, n_contexts
+
 
 class CoView(Model):
     """The most frequent next item given the previous one; popularity decides ties, and where nothing is known.
@@ -113,6 +117,10 @@ class CoView(Model):
         """The scores of all items after each of these previous items (-1 for none)."""
         met = previous < self.counts_.shape[0] - 1
         return self.counts_[np.where(met, previous, -1) + 1].toarray() + self.share_
+
+    def restore(self, counts: Any, share: np.ndarray, previous: np.ndarray) -> None:
+        """Take over the counts of an earlier fit."""
+        self.counts_, self.share_, self.previous_ = counts, share, previous
 
 
 def _popularity(feedback: Feedback) -> np.ndarray:

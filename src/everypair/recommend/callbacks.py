@@ -1,4 +1,4 @@
-"""Several callbacks as one, that of a model's fit: each is told of the recommender, and given back what it knew."""
+"""Callbacks of a recommender's fit as one callback of its model's fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 
 
 class CallbackGroup:
-    """Calls all of them after each epoch; any of them may stop the fit."""
+    """Calls all callbacks with the recommender after each epoch; any of them may stop the fit.
+
+    A callback with methods ``state``, ``arrays`` and ``resume`` is part of checkpoints, see :meth:`everypair.MF.fit`.
+    """
 
     def __init__(self, recommender: Any, callbacks: Sequence[Any]) -> None:
         self._recommender, self._callbacks = recommender, callbacks
@@ -19,7 +22,7 @@ class CallbackGroup:
         return any(stops)
 
     def state(self) -> list[list[Any] | None]:
-        """What each of them knows, in a list of its own: one that remembers nothing has none."""
+        """The state of each callback, in a list of its own; None for one that has none."""
         return [[callback.state()] if hasattr(callback, "resume") else None for callback in self._callbacks]
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -27,24 +30,24 @@ class CallbackGroup:
         return {f"{j} {name}": array for j, own in arrays.items() for name, array in own.items()}
 
     def resume(self, model: Any, state: Any, arrays: Mapping[str, np.ndarray]) -> None:
-        known = [] if state is None else state  # of a fit of the model alone
-        if not isinstance(known, list):
+        stored = [] if state is None else state  # None: the checkpoint is of a fit of the model alone
+        if not isinstance(stored, list):
             raise ValueError(
-                "the checkpoint is of a fit of the model alone, with a callback: go on with that, or in another folder."
+                "the checkpoint is of a fit of the model alone, with a callback: continue that fit, or use another folder."
             )
-        if len(known) != len(self._callbacks):
+        if len(stored) != len(self._callbacks):
             raise ValueError(
-                f"the fit of the checkpoint was watched by {len(known)} callbacks (validation is one), got {len(self._callbacks)}: "
-                f"go on with the same."
+                f"the fit of the checkpoint had {len(stored)} callbacks (validation is one), got {len(self._callbacks)}: "
+                f"continue with the same callbacks."
             )
-        for j, (callback, told) in enumerate(zip(self._callbacks, known, strict=True)):
-            remembers = hasattr(callback, "resume")
-            if remembers != isinstance(told, list):
-                was, now = ("nothing", "does") if remembers else ("what it saw (as validation does)", "does not")
+        for j, (callback, before) in enumerate(zip(self._callbacks, stored, strict=True)):
+            has_state = hasattr(callback, "resume")
+            if has_state != isinstance(before, list):
+                was, now = ("no state", "has one") if has_state else ("a state (as validation has)", "has none")
                 raise ValueError(
-                    f"the fit of the checkpoint was watched by a callback that remembers {was}, and {callback!r} {now}: "
-                    f"go on with the same."
+                    f"the fit of the checkpoint had a callback with {was}, and {callback!r} {now}: "
+                    f"continue with the same callbacks."
                 )
-            if remembers:
+            if has_state:
                 own = {name.removeprefix(f"{j} "): array for name, array in arrays.items() if name.startswith(f"{j} ")}
-                callback.resume(self._recommender, told[0], own)
+                callback.resume(self._recommender, before[0], own)

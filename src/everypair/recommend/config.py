@@ -1,4 +1,4 @@
-"""Models, towers and recipes as plain data, and back: nothing but constructors of known classes is ever called."""
+"""Models, towers and recipes as plain data, and back. Only constructors of known classes are called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from everypair import models, towers
 from everypair.models.base import Model
-from everypair.recommend.recipes import Attributes, History, ItemId, Previous, Recipe, UserId
+from everypair.recommend.recipes import RECIPES, Recipe
 from everypair.towers import Tower
 
 KINDS = (Model, Tower, Recipe)
@@ -19,10 +19,10 @@ KNOWN: dict[str, type] = {
     for cls in (
         *(getattr(models, name) for name in models.__all__),
         *(getattr(towers, name) for name in towers.__all__),
-        Attributes, History, ItemId, Previous, UserId,
+        *RECIPES.values(),
     )
     if isinstance(cls, type) and issubclass(cls, KINDS)
-}  # fmt: skip
+}
 
 
 def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
@@ -45,11 +45,11 @@ def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
         return np.dtype(value).name
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored: give numbers, texts, lists or mappings.")
+    raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored: give numbers, strings, lists or mappings.")
 
 
 def built(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
-    """What :func:`described` was given."""
+    """The model, tower or recipe from the result of :func:`described`."""
     if isinstance(value, list):
         return tuple(built(entry, known) for entry in value)
     if not isinstance(value, dict):
@@ -73,21 +73,21 @@ def built(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
 
 
 def arguments_of(value: Any) -> dict[str, Any]:
-    """What its constructor was given."""
+    """The arguments of its constructor."""
     if isinstance(value, Model):
-        return value.get_params()
+        return value.get_params(deep=False)
     names = inspect.signature(type(value)).parameters
     missing = [name for name in names if not hasattr(value, name)]
     if missing:
         raise ValueError(
-            f"{type(value).__name__} does not keep its argument {missing[0]!r} under that name, so that it cannot be stored. "
+            f"{type(value).__name__} has no attribute {missing[0]!r} for its argument of that name, so that it cannot be stored. "
             f"Set self.{missing[0]} = {missing[0]} in its __init__."
         )
     return {name: getattr(value, name) for name in names}
 
 
 def classes(custom: Iterable[type]) -> dict[str, type]:
-    """The known classes and those of the user's own."""
+    """The known classes by name, and these."""
     own = {}
     for cls in custom:
         if not (isinstance(cls, type) and issubclass(cls, KINDS)):

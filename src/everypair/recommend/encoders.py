@@ -1,7 +1,7 @@
-"""From a column of a table to features: levels, bins, a value, or several levels at once.
+"""Encoders of attributes: from a column of a table to features (levels, bins, a value, or several levels at once).
 
-An encoder learns from the rows a model is trained on what there is (levels, edges of bins, mean and spread), and codes those
-rows and later ones alike. What is missing, or was not there to learn from, has no feature.
+An encoder learns levels, edges of bins, or mean and spread from the rows of a fit, and encodes these rows and later ones alike.
+Missing values, and values that were not in the fit, have no feature.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ from everypair.data.tables import decoded, floats, is_lists, is_number, is_text,
 
 KINDS = ("auto", "category", "bins", "value", "multiple")
 FEW_INTEGERS = 32  # distinct integers up to which "auto" takes them for categories
-MISSING, UNKNOWN = -1, -2  # codes of what is not there, and of what there was nothing learnt of
+MISSING, UNKNOWN = -1, -2  # codes of values that are missing, and of those that were not in the fit
 
 
 class Encoder(ABC):
-    """A column as features.
+    """An attribute as features.
 
-    Methods take the values of a column and, for each row asked for, the place of its value in them, -1 for none.
+    Methods take the values of a column and, for each row, the position of its value among them, -1 for none.
     """
 
     @abstractmethod
     def learn(self, values: pa.ChunkedArray) -> None:
-        """From the rows trained on."""
+        """Learn from the values of a fit."""
 
     @abstractmethod
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Any:
-        """The rows as models take them."""
+        """The features of the rows, as models take them."""
 
     @abstractmethod
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        """Equal numbers, from 0, for rows with equal features."""
+        """Numbers from 0, equal for rows with equal features."""
 
     @abstractmethod
     def known(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        """Which rows have a feature."""
+        """Whether each row has a feature."""
 
     @abstractmethod
     def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        """How many values of each row there was nothing learnt of."""
+        """How many values of each row were not in the fit."""
 
     @abstractmethod
-    def learnt(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         """What it learnt, as JSON can hold it."""
 
     @abstractmethod
     def restore(self, facts: Mapping[str, Any]) -> None:
-        """From what :meth:`learnt` gave."""
+        """Take back the result of :meth:`stored`."""
 
     @abstractmethod
     def label(self, feature: int) -> str | None:
-        """What people call a feature; None where it is but the value itself."""
+        """The name of a feature; None where it is the value itself."""
 
 
 class Category(Encoder):
     """One feature per level."""
 
     def learn(self, values: pa.ChunkedArray) -> None:
-        found = _texts(values).unique().drop_null()
+        found = _strings(values).unique().drop_null()
         self.levels = found.take(pc.sort_indices(found))
 
     def codes(self, values: pa.ChunkedArray) -> np.ndarray:
         """The level of each value, MISSING or UNKNOWN."""
-        texts = _texts(values)
-        found = pc.fill_null(pc.index_in(texts, self.levels), UNKNOWN).to_numpy()
-        return np.where(pc.is_null(texts).to_numpy(), MISSING, found).astype(np.int64)
+        strings = _strings(values)
+        found = pc.fill_null(pc.index_in(strings, self.levels), UNKNOWN).to_numpy()
+        return np.where(pc.is_null(strings).to_numpy(), MISSING, found).astype(np.int64)
 
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Levels:
         return Levels(np.maximum(self._of_rows(values, index), MISSING), max(len(self.levels), 1))
@@ -87,7 +87,7 @@ class Category(Encoder):
     def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return (self._of_rows(values, index) == UNKNOWN).astype(np.int64)
 
-    def learnt(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         return {"kind": "category", "levels": self.levels.to_pylist()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
@@ -101,14 +101,14 @@ class Category(Encoder):
 
 
 class Bins(Category):
-    """Numbers cut at quantiles into about equally many: one feature per bin. Bins begin at numbers met, so none is empty."""
+    """Numbers cut at quantiles into bins of about the same size: one feature per bin. Bins begin at values, so none is empty."""
 
     whole = False  # numbers are integers: "18 to 24"
 
     def __init__(self, bins: int = 0) -> None:
         self.bins = bins
 
-    def learnt(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         return {"kind": "bins", "edges": self.edges.tolist(), "levels": self.levels.to_pylist(), "whole": self.whole}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
@@ -158,10 +158,10 @@ class Value(Encoder):
         return np.where(np.isfinite(scaled), scaled, 0.0)
 
     def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        """Any number, where there was none to learn from."""
+        """Any number, if the fit had none."""
         return (np.isfinite(np.append(floats(values), np.nan)[index]) & np.isnan(self.mean)).astype(np.int64)
 
-    def learnt(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         there = not np.isnan(self.mean)
         return {"kind": "value", "mean": self.mean if there else None, "spread": self.spread if there else None}
 
@@ -188,7 +188,7 @@ class Multiple(Encoder):
     def __init__(self, separator: str | None = None) -> None:
         self.separator = separator
 
-    def learnt(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
         return {"kind": "multiple", "separator": self.separator, "levels": self.levels.to_pylist()}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
@@ -224,7 +224,7 @@ class Multiple(Encoder):
         there = codes >= 0
         shape = (n + 1, max(len(self.levels), 1))
         matrix: Any = sp.csr_array((np.ones(int(there.sum())), (row[there], codes[there])), shape=shape)
-        matrix.sum_duplicates()  # a level named twice is there once
+        matrix.sum_duplicates()  # a level that a value has twice counts once
         lengths = np.diff(matrix.indptr)
         matrix.data = 1.0 / np.sqrt(np.repeat(lengths, lengths))
         return matrix
@@ -234,11 +234,11 @@ class Multiple(Encoder):
         return row, self.category.codes(entries)
 
     def _entries(self, values: pa.ChunkedArray) -> tuple[np.ndarray, pa.ChunkedArray]:
-        """All entries of all values, and the value that each belongs to."""
+        """The value that each entry belongs to, and the entries."""
         if is_lists(values.type):
             lists = values.combine_chunks()
         elif self.separator:
-            lists = pc.split_pattern(_texts(values), self.separator).combine_chunks()
+            lists = pc.split_pattern(_strings(values), self.separator).combine_chunks()
         else:
             return np.arange(len(values)), values
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
@@ -250,13 +250,13 @@ class Multiple(Encoder):
 
 
 def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator: str | None) -> Encoder:
-    """The encoder of a column: as asked, or by its type."""
+    """The encoder of a column: of the given kind, or by its type."""
     dtype = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     lists = is_lists(dtype)
     entry = dtype.value_type if lists else dtype
     if not (is_text(entry) or is_number(entry) or pa.types.is_primitive(entry) or pa.types.is_null(entry)):
         raise TypeError(
-            f"attribute {name!r} must hold texts, numbers, truth values, times, or lists of those, got {dtype}. Convert it."
+            f"attribute {name!r} must hold strings, numbers, booleans, times, or lists of those, got {dtype}. Convert it."
         )
     number = is_number(dtype)
     if kind == "auto":
@@ -271,15 +271,15 @@ def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator:
 
 
 def restored(facts: Mapping[str, Any]) -> Encoder:
-    """An encoder that has learnt what :meth:`Encoder.learnt` gave."""
+    """An encoder from the result of :meth:`Encoder.stored`."""
     kinds: dict[str, type[Encoder]] = {"category": Category, "bins": Bins, "value": Value, "multiple": Multiple}
     made = kinds[facts["kind"]]()
     made.restore(facts)
     return made
 
 
-def _texts(values: pa.ChunkedArray) -> Any:
-    """Levels as texts, so that 1, 1.0 and "1", or true and "true", are the same."""
+def _strings(values: pa.ChunkedArray) -> Any:
+    """Levels as strings, so that 1, 1.0 and "1", or true and "true", are the same."""
     values = decoded(values)
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.float64())

@@ -1,10 +1,9 @@
-"""Recommendations for everyone, and vectors for search elsewhere, as files."""
+"""Files of recommendations for all users, and of vectors for other search engines."""
 
 from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,11 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from everypair.data import Ids
-from everypair.ranking.rank import Products
 from everypair.recommend import results
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import FittedState
-from everypair.recommend.results import Ranked
+from everypair.recommend.results import RankedLists
+from everypair.runtime import validation as check
 from everypair.runtime.atomic_files import writing
 from everypair.runtime.formatting import json_lines
 from everypair.runtime.progress import Progress
@@ -29,33 +28,35 @@ OF = ("items", "users")
 
 
 def recommend_all(
-    served: FittedState, out: Path, n: int, n_threads: int | None, exclude_seen: bool, allowed: np.ndarray | None, users: np.ndarray
-) -> int:
-    """Write the best items of these users, some at a time; returns how many lists are shorter than n."""
-    dataset, short = served.dataset, 0
-    length = min(n, dataset.n_items)
-
-    def some(start: int) -> tuple[pa.Table, int]:
-        codes = users[start : start + USERS_AT_ONCE]
-        ids, scores = served.rank(
-            ContextBatch.of_users(dataset, codes), length, n_threads, exclude_seen=exclude_seen, allowed=allowed
-        )
-        table = results.table(
-            dataset.user_column, dataset.users.take(codes), dataset.items, Ranked(ids, scores, None), dataset.item_column
-        )
-        return table, int(np.sum(np.sum(ids >= 0, axis=1) < n))
-
-    with Progress(len(users), "recommending", unit="user") as progress, table_file(out) as write:
-        for start in range(0, max(len(users), 1), USERS_AT_ONCE):
-            table, few = some(start)
-            short += few
-            write(table)
-            progress.advance(min(USERS_AT_ONCE, len(users) - start))
-    return short
+    state: FittedState,
+    out: Path,
+    n: int,
+    *,
+    users: Any = None,
+    exclude_seen: bool = True,
+    allow: Any = None,
+    deny: Any = None,
+    n_threads: int | None = None,
+) -> None:
+    """See :meth:`everypair.Recommender.recommend_all`."""
+    dataset, n, n_short = state.dataset, check.integer("n", n, low=1), 0
+    codes = np.arange(dataset.n_users) if users is None else state.request_batch(users).contexts.user
+    options = {"exclude_seen": exclude_seen, "allowed": results.allowed_items(dataset, allow, deny), "n_threads": n_threads}
+    with Progress(len(codes), "recommending", unit="user") as progress, table_file(out) as write:
+        for start in range(0, max(len(codes), 1), USERS_AT_ONCE):
+            chunk = codes[start : start + USERS_AT_ONCE]
+            ranked = RankedLists(*state.rank(ContextBatch.of_users(dataset, chunk), n, **options))
+            write(results.table(dataset.user_column, dataset.users.take(chunk), dataset.item_column, dataset.items, ranked))
+            n_short += int(np.sum(np.sum(ranked.codes >= 0, axis=1) < n))
+            progress.advance(len(chunk))
+    if n_short:
+        filters = results.filter_names(exclude_seen, allow, deny, None)
+        count = f"{n_short:,} of {len(codes):,} lists have fewer than n={n} items"
+        results.warn(results.reason(count, filters, dataset.n_items))
 
 
 class JSONLines:
-    """A JSON object per row, written as Arrow's own writers write."""
+    """A writer of JSON lines with the interface of Arrow's writers."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._file = path.open("w", encoding="utf-8")
@@ -69,7 +70,7 @@ class JSONLines:
 
 @contextmanager
 def table_file(out: Path) -> Iterator[Callable[[pa.Table], None]]:
-    """A file that tables are written to one after the other; it is there when all are, or not at all."""
+    """A function that appends tables to a file; the file appears when all are written, or not at all."""
     kinds: dict[str, Any] = {".parquet": parquet.ParquetWriter, ".csv": csv.CSVWriter, ".jsonl": JSONLines}
     if out.suffix not in kinds:
         raise ValueError(f"out must end in {', '.join(kinds)}, got {str(out)!r}.")
@@ -88,32 +89,22 @@ def table_file(out: Path) -> Iterator[Callable[[pa.Table], None]]:
                 writer.close()
 
 
-def export_vectors(served: FittedState, out: Path, of: str) -> None:
+def export_vectors(state: FittedState, out: Path, of: str) -> None:
     """See :meth:`everypair.Recommender.export_vectors`."""
-    reader, dataset = served.vectors, served.dataset
-    if of == "items":
-        name, ids, vectors = dataset.item_column, dataset.items, reader.psi
+    adapter, dataset = state.vectors, state.dataset
+    if check.choice("of", of, OF) == "items":
+        name, ids, vectors = dataset.item_column, dataset.items, adapter.psi
     else:
-        vectors, known = context_vectors(served, ContextBatch.of_users(dataset, np.arange(dataset.n_users)))
+        vectors, known = state.context_vectors(ContextBatch.of_users(dataset, np.arange(dataset.n_users)))
         name, ids, vectors = dataset.user_column, Ids(dataset.users.take(np.flatnonzero(known))), vectors[known]
         if not known.all():
-            stranger = dataset.users[int(np.argmin(known))]
-            warnings.warn(
-                f"{int(np.sum(~known)):,} of {len(known):,} users are left out, such as {stranger!r}: nothing is known of them.",
-                stacklevel=3,
-            )
+            unknown = dataset.users[int(np.argmin(known))]
+            count = f"{int(np.sum(~known)):,} of {len(known):,} users"
+            results.warn(f"{count} are left out, such as {unknown!r}: the model knows nothing of them.", UserWarning)
     writers = {".parquet": _parquet, ".npz": _npz, ".usearch": _usearch}
     if out.suffix not in writers:
         raise ValueError(f"out must end in {', '.join(writers)}, got {str(out)!r}.")
     writers[out.suffix](out, name, ids, np.ascontiguousarray(vectors))
-
-
-def context_vectors(served: FittedState, moments: ContextBatch) -> tuple[np.ndarray, np.ndarray]:
-    """phi at moments, as they are ranked by; and of which of them anything is known."""
-    scores, known = served.scores(moments)
-    if not isinstance(scores, Products):
-        raise ValueError(f"{type(served.reader.model).__name__} counts: it has no vectors.")
-    return scores.phi, np.ones(len(moments), bool) if known is None else known
 
 
 def _parquet(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:
@@ -131,7 +122,7 @@ def _npz(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:
 
 
 def _usearch(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:
-    """Keys are places in the order of ids, which lie beside the index as Parquet."""
+    """The keys of the index are positions in a Parquet file of ids beside it."""
     try:
         from usearch.index import Index
     except ImportError as error:

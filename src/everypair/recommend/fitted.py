@@ -1,29 +1,41 @@
-"""What a fit leaves to recommend with: nothing in it changes, so that any number of threads may ask at once."""
+"""The fitted state of a recommender: it answers requests. Nothing in it changes, so that any number of threads may use it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.engine.feedback import Feedback
 from everypair.ranking.rank import Lists, Products, Scores, rank
-from everypair.recommend import similar
-from everypair.recommend.adapters import Adapter, Asked, VectorAdapter, popular
-from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.fold_in import Past
-from everypair.recommend.recipes import Catalogue, Description, IdField, ItemId, Recipe
+from everypair.recommend import results, similar
+from everypair.recommend.adapters.base import Adapter, ScoreToExplain, ScoringRequest
+from everypair.recommend.adapters.counts import popularity_scores
+from everypair.recommend.adapters.vectors import VectorAdapter
+from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.description import Description, ItemColumns
+from everypair.recommend.explain.explanation import Explanation, Summand
+from everypair.recommend.fold_in import WeightedHistory
+from everypair.recommend.item_batch import ItemBatch
+from everypair.recommend.recipes import Recipe
+from everypair.recommend.requests import UNKNOWN, KnownIds, RequestBatch, UnknownCounts, refuse_unknown
+from everypair.recommend.results import RankedLists
+from everypair.recommend.training_set import TrainingSet
+from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
+
+FALLBACKS = ("error", "popular")
+USER, ITEM = "user", "item"
 
 
 @dataclass(frozen=True)
 class FittedState:
-    """A fitted model, what was learnt of contexts and items, and the data it is asked about.
+    """A fitted model with its descriptions of contexts and items, and the data it answers from.
 
     Attributes
     ----------
@@ -31,173 +43,287 @@ class FittedState:
     recipes : dict
         Of "context" and "item".
     contexts, items : Description
-    reader : Reader
+    adapter : Adapter
+        Of the model.
     popularity : array
-        How often each item was chosen: what is left where nothing is known of a context.
+        How often each item was chosen: its score where the model knows nothing of a context.
     by_user : bool
         Whether a context is a user, and not an event.
+    unknown : UnknownCounts
+        Of all requests so far.
     """
 
     dataset: Dataset
     recipes: dict[str, Sequence[Recipe]]
     contexts: Description
     items: Description
-    reader: Adapter
+    adapter: Adapter
     popularity: np.ndarray
     by_user: bool
+    unknown: UnknownCounts = field(default_factory=UnknownCounts)
 
-    def scores(self, moments: ContextBatch) -> tuple[Scores, np.ndarray | None]:
-        """Of all items at each moment; and the moments that the model knows anything of, None for all."""
-        return self.reader.scores(self.asked(moments))
+    # requests
 
-    def asked(self, moments: ContextBatch) -> Asked:
-        """Moments as a reader takes them."""
-        self._check(moments)
-        moments = moments.compact()
-        past = Lists(moments.begin, moments.end, moments.items)
-        columns = self.contexts.columns(moments)
-        return Asked(columns, past, self.counted, lambda: self.contexts.known(moments), moments.told)
+    def request_batch(self, users: Any = None, requests: Any = None, unknown: str = "ignore") -> RequestBatch:
+        """Users or requests, as for :meth:`everypair.Recommender.recommend`, as a batch.
+
+        Values that training never saw are counted, or refused with ``unknown="error"``.
+        """
+        if (users is None) == (requests is None):
+            raise TypeError("give either users=[ids] or requests=[{...}, ...], as in recommend(users=['ann'], n=10).")
+        if users is not None:
+            return RequestBatch.of_users(self.dataset, users)
+        batch = RequestBatch.of_requests(self.dataset, requests)
+        return batch._replace(unknown=self._count_unknown(batch.contexts, check.choice("unknown", unknown, UNKNOWN)))
+
+    def _count_unknown(self, contexts: ContextBatch, unknown: str) -> dict[str, int]:
+        by_row = {name: rows for name, rows in self.contexts.unknown(contexts).items() if rows.any()}
+        counts = {name: int(rows.sum()) for name, rows in by_row.items()} | {key: n for key, n in contexts.unknown.items() if n}
+        if counts and unknown == "error":
+            refuse_unknown(counts, by_row, contexts)
+        self.unknown.add(counts)
+        return counts
+
+    def scoring_request(self, contexts: ContextBatch) -> ScoringRequest:
+        """Contexts as adapters take them."""
+        has_users = bool((contexts.user >= 0).any())
+        if not contexts.item_ids.same(self.dataset.items) or (has_users and not contexts.user_ids.same(self.dataset.users)):
+            raise ValueError(
+                "these contexts are of other data than the recommender was fitted on: codes mean other users or items. "
+                "Split one Dataset."
+            )
+        contexts = contexts.compact()
+        history = Lists(contexts.begin, contexts.end, contexts.items)
+        columns = self.contexts.columns(contexts)
+        return ScoringRequest(columns, history, self.weighted_history, lambda: self.contexts.known(contexts), contexts.own_history)
+
+    def weighted_history(self, items: np.ndarray) -> WeightedHistory:
+        """The items of a history as a fit would count them, each event with a confidence of one."""
+        once, counts = np.unique(items, return_counts=True)
+        repeats = self.dataset.repeats
+        if not self.by_user and repeats == "keep":
+            return WeightedHistory(items, np.ones(len(items)), len(items), len(items))
+        alpha = np.ones(len(once)) if repeats == "drop" else counts.astype(np.float64)
+        return WeightedHistory(once, alpha, 1 if self.by_user else len(once), len(items) if repeats == "keep" else len(once))
+
+    # recommendations
+
+    def scores(self, contexts: ContextBatch) -> tuple[Scores, np.ndarray | None]:
+        """The scores of all items in each context, and which contexts the model knows anything of; None: all."""
+        return self.adapter.scores(self.scoring_request(contexts))
 
     def rank(
         self,
-        moments: ContextBatch,
+        contexts: ContextBatch,
         n: int,
-        n_threads: int | None,
         *,
         exclude_seen: bool = True,
         candidates: Lists | None = None,
         allowed: np.ndarray | None = None,
         refuse: Callable[[np.ndarray], Any] | None = None,
+        n_threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The best n items at each moment, by code, and their scores; the popular ones where nothing is known.
+        """The best n items in each context, by code, and their scores; where the model knows nothing, the most popular ones.
 
-        ``refuse`` is called with the moments of which something is known, if those are not all.
+        Parameters
+        ----------
+        contexts : ContextBatch
+        n : int
+            At most the number of items.
+        exclude_seen : bool
+            Leave out the items of the history.
+        candidates : Lists, optional
+            The only items to rank in each context.
+        allowed : array of booleans, optional
+            The only items to rank in any context.
+        refuse : callable
+            Called with the mask of known contexts if there are others.
+        n_threads : int, optional
+
+        Returns
+        -------
+        (codes, scores) : arrays of shape (contexts, n)
+            Filled up with -1 and ``-inf`` where fewer than n items are left.
         """
-        seen = Lists(moments.begin, moments.end, moments.items) if exclude_seen else None
-        scores, known = self.scores(moments)
-        with Workers(thread_count(n_threads)) as workers, Progress(len(moments), "ranking", unit="row") as progress:
+        n = min(check.integer("n", n, low=1), self.dataset.n_items)
+        if candidates is not None:
+            check.indices("candidates.items", candidates.items, self.dataset.n_items)
+            if not len(candidates.begin) == len(candidates.end) == len(contexts):
+                raise ValueError(
+                    f"candidates must have a list for each of the {len(contexts):,} contexts, got {len(candidates.begin):,}."
+                )
+        seen = Lists(contexts.begin, contexts.end, contexts.items) if exclude_seen else None
+        scores, known = self.scores(contexts)
+        with Workers(thread_count(n_threads)) as workers, Progress(len(contexts), "ranking", unit="row") as progress:
             if known is None or known.all():
                 return rank(scores, n, workers, seen, candidates, allowed, progress.advance)
             if refuse is not None:
                 refuse(known)
-            ids, best = np.full((len(moments), n), -1), np.full((len(moments), n), -np.inf, scores.dtype)
+            codes, best = np.full((len(contexts), n), -1), np.full((len(contexts), n), -np.inf, scores.dtype)
             for which in (known, ~known):
                 rows = np.flatnonzero(which)
                 if not len(rows):
                     continue
-                assert isinstance(scores, Products)  # others know everyone
-                some = scores.take(rows) if which is known else popular(self.popularity, len(rows))
+                assert isinstance(scores, Products)  # other scores know every context
+                chosen = scores.take(rows) if which is known else popularity_scores(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
-                ids[rows], best[rows] = rank(some, n, workers, own_seen, own_candidates, allowed, progress.advance)
-            return ids, best
+                codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed, progress.advance)
+            return codes, best
 
-    def _check(self, moments: ContextBatch) -> None:
-        known_users = bool((moments.user >= 0).any())
-        if not moments.catalogue.same(self.dataset.items) or (known_users and not moments.people.same(self.dataset.users)):
-            raise ValueError(
-                "these moments are of other data than the recommender was fitted on: codes mean other users or items. "
-                "Split one Dataset."
+    def recommend(self, users: Any = None, n: int = 10, *, requests: Any = None, unknown: str = "ignore", **options: Any) -> Any:
+        """A table of recommendations, see :meth:`everypair.Recommender.recommend`; ``options`` as for :meth:`ranked`."""
+        batch, dataset = self.request_batch(users, requests, unknown), self.dataset
+        ranked = self.ranked(batch, n, **options)
+        results.warn(ranked.short)
+        table = results.table(batch.kind, batch.names, dataset.item_column, dataset.items, ranked)
+        return results.in_frame(table, (batch.frame, dataset.frame))
+
+    def ranked(
+        self,
+        batch: RequestBatch,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        allow: Any = None,
+        deny: Any = None,
+        candidates: Any = None,
+        fallback: str = "error",
+        n_threads: int | None = None,
+    ) -> RankedLists:
+        """The best n items for each user or request of a batch; arguments as for :meth:`everypair.Recommender.recommend`."""
+        length, dataset = check.integer("n", n, low=1), self.dataset
+        lists = results.candidate_lists(dataset, candidates, len(batch.contexts), batch.argument)
+        allowed = results.allowed_items(dataset, allow, deny)
+        popular = check.choice("fallback", fallback, FALLBACKS) == "popular"
+        codes, scores = self.rank(
+            batch.contexts,
+            length,
+            exclude_seen=exclude_seen,
+            candidates=lists,
+            allowed=allowed,
+            refuse=None if popular else lambda known: self._refuse(known, batch),
+            n_threads=n_threads,
+        )
+        filters = results.filter_names(exclude_seen, allow, deny, candidates)
+        short = results.reason_if_short(codes, length, batch.names, batch.kind, filters, dataset.n_items)
+        return RankedLists(codes, scores, short)
+
+    def _refuse(self, known: np.ndarray, batch: RequestBatch) -> None:
+        """The error for contexts that the model knows nothing of."""
+        r, model = int(np.argmin(known)), type(self.adapter.model).__name__
+        fields = ", ".join(map(repr, self.contexts.fields))
+        also = f" (and {HISTORY!r}, the items of an unknown user)" if self.adapter.folds_in_histories else ""
+        raise ValueError(
+            f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {batch.kind} "
+            f"{batch.names[r].as_py()!r}: it uses {fields}{also}, and training saw none of the values given. For people never "
+            f"seen, fit FM or MFSI with context=[Attributes(...)] (their attributes) or [History()] (the items they have seen); or "
+            f"use fallback='popular'."
+        )
+
+    # explanations
+
+    def explain(self, user: Any = None, item: Any = None, *, request: Any = None, unknown: str = "ignore") -> Explanation:
+        """See :meth:`everypair.Recommender.explain`."""
+        if (user is None) == (request is None) or item is None:
+            raise TypeError(
+                "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}), "
+                f"got user={user!r}, item={item!r}, request={request!r}."
             )
+        (code,) = KnownIds.of(self.dataset.items, [item], "items").codes
+        batch = self.request_batch(None if user is None else [user], None if request is None else [request], unknown)
+        return self.explained(batch.contexts, int(code))
 
-    def counted(self, past: np.ndarray) -> Past:
-        """Items that someone has seen as a fit would count them, each time with the confidence of one."""
-        once, counts = np.unique(past, return_counts=True)
-        repeats = self.dataset.repeats
-        if not self.by_user and repeats == "keep":
-            return Past(past, np.ones(len(past)), len(past), len(past))
-        alpha = np.ones(len(once)) if repeats == "drop" else counts.astype(np.float64)
-        return Past(once, alpha, 1 if self.by_user else len(once), len(past) if repeats == "keep" else len(once))
+    def explained(self, contexts: ContextBatch, item: int) -> Explanation:
+        """The summands of the score of an item (its code) in a single context."""
+        request = self.scoring_request(contexts)
+        scores, known = self.adapter.scores(request)
+        if known is not None and not known[0]:
+            summands = [Summand("popularity", "nothing else is known", float(self.popularity[item]))]
+        else:
+            summands = self.adapter.summands(self._to_explain(contexts, request, item), scores)
+        user = int(contexts.user[0])
+        return Explanation(contexts.item_ids[item], contexts.user_ids[user] if user >= 0 else None, summands)
+
+    def _to_explain(self, contexts: ContextBatch, request: ScoringRequest, item: int) -> ScoreToExplain:
+        def item_id(code: int) -> str:
+            return str(contexts.item_ids[code])
+
+        def label(field: str, feature: int | None) -> str:
+            return self.contexts.label(contexts, field, feature)
+
+        def trained_history() -> WeightedHistory:
+            feedback = TrainingSet.of(self.dataset, self.by_user, self.dataset.user == contexts.user[0]).feedback
+            alpha = np.broadcast_to(feedback.alpha, len(feedback))
+            return WeightedHistory(feedback.by_context.indices, alpha, feedback.n_contexts, float(feedback.context_count.sum()))
+
+        return ScoreToExplain(request, item, item_id, label, trained_history)
+
+    # vectors, and what is similar by them
 
     @property
     def vectors(self) -> VectorAdapter:
-        """The reader of a model that has vectors."""
-        if not isinstance(self.reader, VectorAdapter):
-            name = type(self.reader.model).__name__
-            raise ValueError(f"{name} counts: it has no vectors. Use MF, FM or another model with factors.")
-        return self.reader
+        """The adapter, if its model has vectors."""
+        return self.adapter.with_vectors()
+
+    def context_vectors(self, contexts: ContextBatch) -> tuple[np.ndarray, np.ndarray]:
+        """phi of contexts, by which they are ranked; and which of them the model knows anything of."""
+        scores, known = self.vectors.scores(self.scoring_request(contexts))
+        return scores.phi, np.ones(len(contexts), bool) if known is None else known
+
+    def known_context_vectors(self, batch: RequestBatch) -> np.ndarray:
+        """phi of users or requests; an error if the model knows nothing of one."""
+        vectors, known = self.context_vectors(batch.contexts)
+        if not known.all():
+            self._refuse(known, batch)
+        return vectors
 
     @property
-    def items_met(self) -> np.ndarray:
-        """Items of which training saw anything: an event, where their ids are told apart, or an attribute."""
-        rows = Catalogue.of(self.dataset)
-        by_field = [
-            self.popularity > 0 if isinstance(field, IdField) else field.known(rows) for field in self.items.fields.values()
-        ]
-        return np.any(by_field, axis=0)
+    def trained_items(self) -> np.ndarray:
+        """Which items training learnt anything of: from events if their ids are features, or from attributes."""
+        rows, fields = ItemBatch.of(self.dataset), self.items.fields.values()
+        return np.any([self.popularity > 0 if field.ids is not None else field.known(rows) for field in fields], axis=0)
 
     @property
     def item_directions(self) -> similar.Directions:
-        """Where the vectors of items point; kept once the fit has ended."""
-        return self._item_directions if self.vectors.trained else self._directions()
+        """The directions of the vectors of items; kept when the fit has ended."""
+        return self._kept_directions if self.adapter.trained else self._directions()
 
     @cached_property
-    def _item_directions(self) -> similar.Directions:
+    def _kept_directions(self) -> similar.Directions:
         return self._directions()
 
     def _directions(self) -> similar.Directions:
-        return similar.directions(self.vectors, "item", self.vectors.psi, self.items_met)
+        return similar.directions(self.vectors.psi, self.vectors.factor_dimensions, self.trained_items)
 
-    def without_rows(self) -> dict[str, Any]:
-        """The columns of both sides, of no rows."""
-        nobody = ContextBatch.of_users(self.dataset, np.empty(0, np.int64))
-        items = ItemColumns(self.items, self.recipes["item"], self.dataset)
-        return {"context": self.contexts.columns(nobody), "item": items.without_rows()}
+    @property
+    def user_directions(self) -> similar.Directions:
+        """The directions of the vectors of users, after all their events."""
+        contexts = ContextBatch.of_users(self.dataset, np.arange(self.dataset.n_users))
+        vectors = self.vectors.vectors(self.contexts.columns(contexts))
+        return similar.directions(vectors, self.vectors.factor_dimensions, self.contexts.known(contexts))
 
+    def nearest(self, what: str, codes: np.ndarray, names: pa.Array, n: int, n_threads: int | None = None) -> RankedLists:
+        """The n items (``what`` "item") or users ("user") most similar to each of these."""
+        directions = self.item_directions if what == ITEM else self.user_directions
+        length, count = check.integer("n", n, low=1), len(directions.trained)
+        found, scores = directions.nearest(codes, names, what, min(length, count), n_threads)
+        left_out = [f"nothing being known of them, the {what} itself among them"]
+        return RankedLists(found, scores, results.reason_if_short(found, length, names, what, left_out, count))
 
-@dataclass(frozen=True)
-class TrainingSet:
-    """What a model is trained on: the moments that are its contexts, and the items chosen there."""
+    def similar(self, what: str, given: Any, n: int, n_threads: int | None = None) -> Any:
+        """As :meth:`nearest`, from ids to a table."""
+        dataset = self.dataset
+        ids, column = (dataset.items, dataset.item_column) if what == ITEM else (dataset.users, dataset.user_column)
+        known = KnownIds.of(ids, given, f"{what}s")
+        ranked = self.nearest(what, known.codes, known.names, n, n_threads)
+        results.warn(ranked.short)
+        return results.in_frame(results.table(column, known.names, "similar", ids, ranked), (known.frame, dataset.frame))
 
-    moments: ContextBatch
-    feedback: Feedback
-    popularity: np.ndarray
+    # columns of no rows, which say what features there are
 
-    @classmethod
-    def of(cls, dataset: Dataset, by_user: bool, part: np.ndarray | None = None) -> TrainingSet:
-        """All events, or part of them (a mask): all or none of those of a user and an item."""
-        if part is None:
-            events, alpha = dataset.counted()
-        else:
-            chosen, alpha = dataset.subset(part).counted()
-            events = np.flatnonzero(part)[chosen]
-        user, item = dataset.user[events], dataset.item[events]
-        if by_user:
-            present, unit = np.unique(user, return_inverse=True)
-            moments = ContextBatch.of_users(dataset, present)
-        else:
-            unit, moments = np.arange(len(events)), ContextBatch.of_events(dataset, events)
-        feedback = Feedback(unit, item, 1.0, alpha, (len(moments), dataset.n_items), duplicates="sum")
-        return cls(moments, feedback, np.bincount(item, np.broadcast_to(alpha, len(item)), dataset.n_items))
+    def no_contexts(self) -> Mapping[str, Any]:
+        return self.contexts.columns(ContextBatch.of_users(self.dataset, np.empty(0, np.int64)))
 
-    def merged(self, contexts: Description, weigh: bool = True) -> TrainingSet:
-        """With contexts of the same features as one, which weighs as many as they are: the loss is the same.
-
-        Without ``weigh`` it weighs one, as every combination does where all of them are contexts, whether or not they were met.
-        """
-        groups = contexts.groups(self.moments)
-        if groups is None or int(groups.max()) + 1 == len(groups):
-            return self
-        first = np.unique(groups, return_index=True)[1]
-        return TrainingSet(self.moments.take(first), self.feedback.merge_contexts(groups, weigh), self.popularity)
-
-
-@dataclass(frozen=True)
-class ItemColumns:
-    """What describes all items, made when it is first asked for; None where it is their id alone."""
-
-    items: Description
-    recipes: Sequence[Recipe]
-    dataset: Dataset
-
-    def __call__(self) -> dict[str, Any] | None:
-        return self._columns
-
-    @cached_property
-    def _columns(self) -> dict[str, Any] | None:
-        return self._of(Catalogue.of(self.dataset))
-
-    def without_rows(self) -> dict[str, Any] | None:
-        return self._of(Catalogue.of(self.dataset).take(np.empty(0, np.int64)))
-
-    def _of(self, catalogue: Catalogue) -> dict[str, Any] | None:
-        return None if list(self.recipes) == [ItemId()] else self.items.columns(catalogue)
+    @property
+    def item_columns(self) -> ItemColumns:
+        return ItemColumns(self.items, self.recipes["item"], self.dataset)

@@ -1,4 +1,4 @@
-"""How recipes, models and their arguments are written as text: on a command line, in a TOML file, in stored settings."""
+"""Recipes, models and their arguments written as strings: on the command line and in TOML files."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 
 from everypair import models
 from everypair.models.base import Model
-from everypair.recommend import recipes
-from everypair.recommend.recipes import Recipe
+from everypair.recommend.recipes import RECIPES, Recipe
 
 MODELS: dict[str, type[Model]] = {
     "mf": models.MF,
@@ -24,15 +23,8 @@ MODELS: dict[str, type[Model]] = {
     "popularity": models.Popularity,
     "coview": models.CoView,
 }
-RECIPES: dict[str, type[Recipe]] = {
-    "user": recipes.UserId,
-    "item": recipes.ItemId,
-    "attributes": recipes.Attributes,
-    "previous": recipes.Previous,
-    "history": recipes.History,
-}
-PART = re.compile(
-    r"""(?P<part>\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*)(?P<comma>,|\Z)"""
+ARGUMENT = re.compile(
+    r"""(?P<argument>\s*(?:(?P<key>[^",=]*)=)?\s*(?:"(?P<quoted>(?:[^"]|"")*)"|(?P<plain>[^",][^,]*|))\s*)(?P<comma>,|\Z)"""
 )
 NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for name, cls in RECIPES.items()}}
 
@@ -40,30 +32,32 @@ NAMES = {**{name: name for name in RECIPES}, **{cls.__name__.lower(): name for n
 def recipe(text: str) -> Recipe:
     """``"history:last=50,decay=0.9"`` is ``History(last=50, decay=0.9)``, ``"attributes:age"`` is ``Attributes("age")``.
 
-    After the colon are columns and options, with commas between them. What is in double quotes is taken as it is (a quote in it is
-    doubled): a name is never an option then, and may hold anything.
+    After the colon are columns and options, separated by commas. A string in double quotes (a quote in it is doubled) is always the
+    name of a column, never an option, and may hold any character.
     """
     name, colon, rest = text.partition(":")
     if name.strip().lower() not in NAMES:
         raise ValueError(f"there is no recipe {name!r}; there are {', '.join(RECIPES)}, such as 'attributes:age,country'.")
     cls = RECIPES[NAMES[name.strip().lower()]]
-    takes = inspect.signature(cls).parameters
-    options = [option for option, parameter in takes.items() if parameter.kind is not parameter.VAR_POSITIONAL]
-    several = len(options) < len(takes)
+    parameters = inspect.signature(cls).parameters
+    options = [option for option, parameter in parameters.items() if parameter.kind is not parameter.VAR_POSITIONAL]
+    has_columns = len(options) < len(parameters)
     columns: list[str] = []
     given: dict[str, Any] = {}
-    for part in _parts(rest) if colon and rest else []:
-        if part.key in options:
-            given[part.key] = part.value if takes[part.key].annotation in ("str", "str | None") else setting(part.value)
-        elif several and part.is_name:
-            columns.append(part.value)
+    for argument in _arguments(rest) if colon and rest else []:
+        if argument.key in options:
+            is_string = parameters[argument.key].annotation in ("str", "str | None")
+            given[argument.key] = argument.value if is_string else setting(argument.value)
+        elif has_columns and argument.is_name:
+            columns.append(argument.value)
         else:
-            raise ValueError(f"{text!r} says {part.text!r}, and {NAMES[name.strip().lower()]} {_takes(several, options)}.")
+            takes = _signature(has_columns, options)
+            raise ValueError(f"{text!r} has {argument.text!r}, and {NAMES[name.strip().lower()]} takes {takes}.")
     return cls(*columns, **given)
 
 
-class Part(NamedTuple):
-    """One of what stands between commas: a name, or an option and its value."""
+class Argument(NamedTuple):
+    """An argument of a recipe: the name of a column, or an option and its value."""
 
     text: str
     key: str | None
@@ -75,50 +69,50 @@ class Part(NamedTuple):
         return self.key is None and (self.quoted or ("=" not in self.value and self.value != ""))
 
 
-def _parts(text: str) -> list[Part]:
+def _arguments(text: str) -> list[Argument]:
     found, at = [], 0
     while True:
-        match = PART.match(text, at)
+        match = ARGUMENT.match(text, at)
         if match is None:
             raise ValueError(
-                f'{text[at:]!r} has a quote that is not closed, or something after one that is: write "...", and "" for ".'
+                f'{text[at:]!r} has a quote that is not closed, or characters after a closing one: write "...", and "" for ".'
             )
         key, quoted, plain = match["key"], match["quoted"], match["plain"]
         value = plain.strip() if quoted is None else quoted.replace('""', '"')
-        found.append(Part(match["part"].strip(), key and key.strip(), value, quoted is not None))
+        found.append(Argument(match["argument"].strip(), key and key.strip(), value, quoted is not None))
         if not match["comma"]:
             return found
         at = match.end()
 
 
-def _takes(several: bool, options: list[str]) -> str:
-    columns = ["names of columns"] if several else []
-    return "takes " + (", ".join([*columns, *(f"{option}=..." for option in options)]) or "nothing")
+def _signature(has_columns: bool, options: list[str]) -> str:
+    columns = ["names of columns"] if has_columns else []
+    return ", ".join([*columns, *(f"{option}=..." for option in options)]) or "nothing"
 
 
 def as_text(given: Recipe) -> str:
-    """The text that :func:`recipe` takes."""
+    """The string that :func:`recipe` takes."""
     name = next((name for name, cls in RECIPES.items() if type(given) is cls), None)
     if name is None:
-        raise ValueError(f"{given!r} is of a class of your own, which has no notation.")
-    parts: list[str] = []
+        raise ValueError(f"{given!r} is of a class of your own, which cannot be written as a string.")
+    arguments: list[str] = []
     for option, parameter in inspect.signature(type(given)).parameters.items():
         value = getattr(given, option)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            parts.extend(map(_name, value))
+            arguments.extend(map(_name, value))
         elif value != parameter.default:
-            parts.append(f"{option}={_name(str(value))}")
-    return f"{name}:{','.join(parts)}" if parts else name
+            arguments.append(f"{option}={_name(str(value))}")
+    return f"{name}:{','.join(arguments)}" if arguments else name
 
 
 def _name(text: str) -> str:
-    """As :func:`recipe` reads it: in quotes, where it would be taken for something else."""
+    """A name as :func:`recipe` reads it: in quotes, if it would be read as something else."""
     plain = text == text.strip() != "" and text.isprintable() and not re.search('[",=]', text)
     return text if plain else '"' + text.replace('"', '""') + '"'
 
 
 def setting(text: str) -> Any:
-    """An argument of a model: a number, none, true or false, ``8,8,16``, ``default=0.1,country=1``, or a text."""
+    """An argument of a model: a number, none, true or false, ``8,8,16``, ``default=0.1,country=1``, or a string."""
     text = text.strip()
     if "=" in text:
         pairs = [part.partition("=") for part in text.split(",")]
@@ -137,7 +131,7 @@ def setting(text: str) -> Any:
 
 
 def toml(sections: Mapping[str, Mapping[str, Any]]) -> str:
-    """A TOML file; what is None is left out."""
+    """The content of a TOML file; entries that are None are left out."""
     written = []
     for section, entries in sections.items():
         lines = [f"{_key(key)} = {_toml(value)}" for key, value in entries.items() if value is not None]
@@ -164,12 +158,12 @@ def _key(key: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """TOML escapes as JSON does, but for one character."""
+    """TOML escapes strings as JSON does, but for one character."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def model_settings(model: Model) -> dict[str, Any]:
-    """The section of a TOML file that stands for a model: its name, and the arguments that are not the defaults."""
+    """The section of a TOML file for a model: its name, and the arguments that are not the defaults."""
     name = next((name for name, cls in MODELS.items() if type(model) is cls), None)
     if name is None:
         raise ValueError(f"{model!r} is not one of {', '.join(MODELS)}: the command line cannot make it.")

@@ -1,7 +1,8 @@
-"""Ranked items as tables, and why a list is shorter than asked for."""
+"""Ranked items as tables, the filters of recommendations, and the reason why a list is shorter than n."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,102 +13,88 @@ import pyarrow as pa
 from everypair.data import Dataset, Ids
 from everypair.data.frames import as_frame
 from everypair.ranking.rank import Lists
-from everypair.recommend.context_batch import ContextBatch
+
+PACKAGE = __name__.partition(".")[0]
 
 
 class FewerItemsWarning(UserWarning):
-    """Some lists have fewer items than were asked for; it says why."""
+    """Some lists have fewer items than n; the message has the reason."""
 
 
-class People(NamedTuple):
-    """Those who are asked for.
-
-    Attributes
-    ----------
-    moments : Moments
-    name, names : str, array
-        What they are (a column of users, or "request"), and what each is called.
-    frame : str or None
-        The data frame library they came in.
-    unknown : dict
-        How many values training never saw, by attribute.
-    """
-
-    moments: ContextBatch
-    name: str
-    names: pa.Array
-    frame: str | None = None
-    unknown: dict[str, int] = {}
-
-
-class Ranked(NamedTuple):
-    """Ranked items of those who were asked for.
+class RankedLists(NamedTuple):
+    """Ranked items (or users), a list per row.
 
     Attributes
     ----------
-    ids, scores : arrays of shape (rows, n)
-        Items by code, best first, -1 where fewer than n are left; and their scores.
+    codes, scores : arrays of shape (rows, n)
+        Best first; filled up with -1 where fewer than n are left.
     short : str or None
-        Why lists are shorter than asked for, if any is.
+        Why lists are shorter than n, if any is.
     """
 
-    ids: np.ndarray
+    codes: np.ndarray
     scores: np.ndarray
-    short: str | None
+    short: str | None = None
 
 
-def table(first: str, names: pa.Array, ids: Ids, ranked: Ranked, second: str) -> pa.Table:
-    """A row for each entry of each list: whose it is, what is listed, its score and its rank, from 1. Nothing is filled up."""
-    listed, scores, _ = ranked
-    there = listed >= 0
-    rows, length = listed.shape
+def table(first: str, names: pa.Array, second: str, ids: Ids, ranked: RankedLists) -> pa.Table:
+    """A row for each entry of each list: the name of the list, the id listed, its score and its rank from 1."""
+    codes, scores, _ = ranked
+    there = codes >= 0
+    rows, length = codes.shape
     row, rank = np.repeat(np.arange(rows), length), np.tile(np.arange(1, length + 1, dtype=np.int32), rows)
-    listed, scores = listed.ravel(), scores.ravel()
+    codes, scores = codes.ravel(), scores.ravel()
     if not there.all():
         kept = np.flatnonzero(there)
-        row, rank, listed, scores = row[kept], rank[kept], listed[kept], scores[kept]
-    columns = {first: names.take(pa.array(row)), second: ids.take(listed), "score": pa.array(scores), "rank": pa.array(rank)}
+        row, rank, codes, scores = row[kept], rank[kept], codes[kept], scores[kept]
+    columns = {first: names.take(pa.array(row)), second: ids.take(codes), "score": pa.array(scores), "rank": pa.array(rank)}
     return pa.table(columns)
 
 
-def in_frame(answer: pa.Table, frames: Iterable[str | None]) -> Any:
-    """The table in the first of these libraries that is one."""
-    return as_frame(answer, next((frame for frame in frames if frame is not None), None))
+def in_frame(result: pa.Table, frames: Iterable[str | None]) -> Any:
+    """The table in the first of these data frame libraries that is not None."""
+    return as_frame(result, next((frame for frame in frames if frame is not None), None))
 
 
-def shortness(ids: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int) -> str | None:
-    """Which lists are short, and what was left out; None if none is."""
-    lengths = np.sum(ids >= 0, axis=1)
+def reason_if_short(codes: np.ndarray, n: int, names: pa.Array, what: str, filters: Sequence[str], n_items: int) -> str | None:
+    """Which lists have fewer than n entries, and why; None if none has."""
+    lengths = np.sum(codes >= 0, axis=1)
     short = np.flatnonzero(lengths < n)
     if not len(short):
         return None
-    worst = int(short[np.argmin(lengths[short])])
-    told = (
-        f"{len(short):,} of {len(ids):,} lists have fewer than n={n} items, such as that of {what} {names[worst].as_py()!r}, which "
-    )
-    return because(f"{told}has {lengths[worst]}", filters, n_items)
+    shortest = int(short[np.argmin(lengths[short])])
+    count = f"{len(short):,} of {len(codes):,} lists have fewer than n={n} items"
+    return reason(f"{count}, such as that of {what} {names[shortest].as_py()!r}, which has {lengths[shortest]}", filters, n_items)
 
 
-def because(what: str, filters: Sequence[str], n_items: int) -> str:
-    """That something is short, and why."""
+def reason(what: str, filters: Sequence[str], n_items: int) -> str:
     left_out = f", less those left out by {' and '.join(filters)}" if filters else ""
     return f"{what}: there are {n_items:,} in all{left_out}."
 
 
-def warn(short: str | None, depth: int = 3) -> None:
-    """Say so, if there is anything to say; ``depth`` is how far up the caller is whose call it is about."""
-    if short is not None:
-        warnings.warn(short, FewerItemsWarning, stacklevel=depth)
+def warn(message: str | None, category: type[Warning] = FewerItemsWarning) -> None:
+    """Warn the caller outside of this package, if there is a message."""
+    if message is None:
+        return
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
-def filters(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:
-    """What leaves items out of a list."""
-    used = {"exclude_seen (the history)": exclude_seen, "allow": allow is not None, "deny": deny is not None}
-    return [text for text, used in {**used, "candidates": candidates is not None}.items() if used]
+def filter_names(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:
+    """The filters in use, as messages name them."""
+    used = {
+        "exclude_seen (the history)": exclude_seen,
+        "allow": allow is not None,
+        "deny": deny is not None,
+        "candidates": candidates is not None,
+    }
+    return [name for name, in_use in used.items() if in_use]
 
 
 def allowed_items(dataset: Dataset, allow: Any, deny: Any) -> np.ndarray | None:
-    """Which items may be recommended; None for all. Ids that are not known change nothing."""
+    """Which items may be recommended; None for all. Unknown ids have no effect."""
     if allow is None and deny is None:
         return None
     allowed = np.full(dataset.n_items, allow is None)
@@ -119,7 +106,7 @@ def allowed_items(dataset: Dataset, allow: Any, deny: Any) -> np.ndarray | None:
 
 
 def candidate_lists(dataset: Dataset, candidates: Any, n: int, what: str) -> Lists | None:
-    """The lists of candidates as codes; ids that are not known are left out."""
+    """The lists of candidates as codes, without unknown ids."""
     if candidates is None:
         return None
     if isinstance(candidates, str | bytes | Mapping) or not isinstance(candidates, Iterable):
@@ -134,7 +121,7 @@ def candidate_lists(dataset: Dataset, candidates: Any, n: int, what: str) -> Lis
 
 
 def id_list(argument: str, ids: Any) -> Any:
-    """A list of ids, or a column of them."""
+    """``ids`` if they are a list or a column of ids."""
     if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
         raise TypeError(f"{argument} must be a list of ids, got {ids!r}.")
     if hasattr(ids, "columns") or isinstance(ids, pa.Table):

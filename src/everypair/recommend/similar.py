@@ -1,4 +1,4 @@
-"""Items like an item, users like a user: by the angle between their vectors."""
+"""Similar items, and similar users: by the angle between the factors of their vectors."""
 
 from __future__ import annotations
 
@@ -8,40 +8,32 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.ranking.rank import ItemVectors, Lists, Products, rank
-from everypair.recommend.adapters import VectorAdapter
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
-from everypair.towers import Machine
 
 
 class Directions(NamedTuple):
-    """Vectors of length one; and the rows of which training saw anything: others are neither found, nor do they have neighbours."""
+    """Factors scaled to length one, and which rows were trained: the others have no neighbours, and are nobody's."""
 
     units: ItemVectors
-    met: np.ndarray
+    trained: np.ndarray
 
     def nearest(
-        self, asked: np.ndarray, names: pa.Array, what: str, n: int, n_threads: int | None
+        self, codes: np.ndarray, names: pa.Array, what: str, n: int, n_threads: int | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The n rows with the largest cosine to each row asked for, without itself, and those cosines."""
-        if not self.met[asked].all():
-            stranger = names[int(np.argmin(self.met[asked]))].as_py()
-            raise ValueError(f"nothing was learnt of {what} {stranger!r}: it has no neighbours.")
-        own = Lists(np.arange(len(asked)), np.arange(1, len(asked) + 1), asked)
-        products = Products(self.units.psi[asked], self.units)
-        with Workers(thread_count(n_threads)) as workers, Progress(len(asked), "ranking", unit="row") as progress:
-            return rank(products, n, workers, exclude=own, allowed=self.met, advance=progress.advance)
+        """The n rows with the largest cosine to each of these rows, without itself; and the cosines."""
+        if not self.trained[codes].all():
+            unknown = names[int(np.argmin(self.trained[codes]))].as_py()
+            raise ValueError(f"nothing was learnt of {what} {unknown!r}: it has no neighbours.")
+        own = Lists(np.arange(len(codes)), np.arange(1, len(codes) + 1), codes)
+        products = Products(self.units.psi[codes], self.units)
+        with Workers(thread_count(n_threads)) as workers, Progress(len(codes), "ranking", unit="row") as progress:
+            return rank(products, n, workers, exclude=own, allowed=self.trained, advance=progress.advance)
 
 
-def directions(reader: VectorAdapter, side: str, vectors: np.ndarray, met: np.ndarray) -> Directions:
-    """Where vectors of a side point; ``met`` are the rows of which training saw anything."""
-    vectors = factors(reader, side, vectors)
+def directions(vectors: np.ndarray, factors: np.ndarray, trained: np.ndarray) -> Directions:
+    """The directions of vectors, by the dimensions that are ``factors``."""
+    vectors = vectors if len(factors) == vectors.shape[1] else vectors[:, factors]
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
     units = (vectors / np.where(norms > 0, norms, 1.0)[:, None]).astype(vectors.dtype)
-    return Directions(ItemVectors(units), met & (norms > 0))
-
-
-def factors(reader: VectorAdapter, side: str, vectors: np.ndarray) -> np.ndarray:
-    """The part of vectors in which two things can be alike: a factorization machine's biases say how much, not what."""
-    tower = reader.towers[side]
-    return vectors[:, : tower.factors] if isinstance(tower, Machine) else vectors
+    return Directions(ItemVectors(units), trained & (norms > 0))

@@ -20,7 +20,8 @@ from everypair.engine.feedback import Feedback
 from everypair.models import FM
 from everypair.models.mixins import PAPER
 from everypair.recommend.context_batch import ContextBatch
-from everypair.recommend.recipes import Attributes, Description, History, Previous, Recipe, UserId
+from everypair.recommend.description import Description
+from everypair.recommend.recipes import Attributes, History, Previous, Recipe, UserId
 from everypair.reference import dense
 from everypair.reproduce.conventional import sweep
 

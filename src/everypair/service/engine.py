@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Ids
-from everypair.recommend.adapters import VectorAdapter
-from everypair.recommend.archive import opened
+from everypair.recommend import archive
 from everypair.recommend.context_batch import HISTORY, ContextBatch
-from everypair.recommend.explain.explain import explain
-from everypair.recommend.results import People, Ranked
+from everypair.recommend.fitted import ITEM
+from everypair.recommend.requests import RequestBatch
+from everypair.recommend.results import RankedLists
 from everypair.recommender import Recommender
 from everypair.service.errors import RequestError, field_errors
 from everypair.service.item_map import ItemMap
@@ -43,16 +43,17 @@ class Engine:
 
     def __init__(self, recommender: Recommender, version: str = UNSAVED, title: str | None = None) -> None:
         self.recommender, self.version = recommender, version
-        self._served = recommender._fitted
-        self._dataset = self._served.dataset
+        self._state = recommender.state
+        self._dataset = self._state.dataset
         self._maps: dict[str, ItemMap] = {}  # by attribute
         self._maps_lock = threading.Lock()
-        self.item_search = ItemSearch(self._dataset, self._served.popularity, title)
+        self.item_search = ItemSearch(self._dataset, self._state.popularity, title)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> Engine:
         """Open a saved model and warm it up. Parameters are mapped into memory."""
-        recommender, checksum = opened(path, verify)
+        archived, checksum = archive.read(path, verify)
+        recommender = Recommender.from_archive(archived)
         if "n_threads" in recommender.model.get_params():
             recommender.model.set_params(n_threads=1)  # parallelism is over workers
         engine = cls(recommender, checksum[:VERSION_LENGTH], title)
@@ -71,19 +72,19 @@ class Engine:
 
     def recommend(self, user: Any = None, request: Any = None, details: bool = False, **options: Any) -> dict[str, Any]:
         """The best items for a user or request."""
-        people, field = self._person(user, request)
+        batch, field = self._single_batch(user, request)
         candidates = options.pop("candidates", None)
-        ranked = self._ranked(people, field, None if candidates is None else [candidates], options)
-        return self._response({"items": self._lists(ranked, details)[0]}, ranked, people.unknown)
+        ranked = self._ranked(batch, field, None if candidates is None else [candidates], options)
+        return self._response({"items": self._lists(ranked, details)[0]}, ranked, batch.unknown)
 
     def recommend_batch(
         self, users: Any = None, requests: Any = None, details: bool = False, candidates: Any = None, **options: Any
     ) -> dict[str, Any]:
         """The best items for each of several users or requests."""
         field = "requests" if users is None else "users"
-        people = self._people(users, requests, field)
-        ranked = self._ranked(people, field, candidates, options)
-        return self._response({"lists": self._lists(ranked, details)}, ranked, people.unknown)
+        batch = self._batch(users, requests, field)
+        ranked = self._ranked(batch, field, candidates, options)
+        return self._response({"lists": self._lists(ranked, details)}, ranked, batch.unknown)
 
     def recommend_together(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
         """The results (or errors) of :meth:`recommend` for several bodies, computed in one batch where that gives the same.
@@ -95,12 +96,12 @@ class Engine:
             field = "user" if "user" in bodies[0] else "request"
             others = {name: value for name, value in bodies[0].items() if name != field}
             try:
-                batch = self.recommend_batch(**{f"{field}s": [body[field] for body in bodies]}, **others)
+                response = self.recommend_batch(**{f"{field}s": [body[field] for body in bodies]}, **others)
             except RequestError:
                 pass
             else:
-                if batch["note"] is None and not batch["unknown"]:
-                    return [{"model": self.version, "items": items, "note": None, "unknown": {}} for items in batch["lists"]]
+                if response["note"] is None and not response["unknown"]:
+                    return [{"model": self.version, "items": items, "note": None, "unknown": {}} for items in response["lists"]]
         return [self._recommend_or_error(body) for body in bodies]
 
     def _recommend_or_error(self, body: dict[str, Any]) -> dict[str, Any] | Exception:
@@ -109,13 +110,13 @@ class Engine:
         except Exception as error:
             return error
 
-    def _person(self, user: Any, request: Any) -> tuple[People, str]:
+    def _single_batch(self, user: Any, request: Any) -> tuple[RequestBatch, str]:
         """The user or request of a body, and the name of its field."""
         if user is None:
-            return self._people(None, [request], "request"), "request"
-        return self._people([user], None, "user"), "user"
+            return self._batch(None, [request], "request"), "request"
+        return self._batch([user], None, "user"), "user"
 
-    def _people(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> People:
+    def _batch(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> RequestBatch:
         """The users or requests in a field of a body."""
         if users is None:
             for j, request in enumerate(requests or ()):
@@ -123,13 +124,13 @@ class Engine:
                     path = field if field == "request" else f"{field}[{j}]"
                     _check_kind(self._dataset.users, [user], f"{path}.{self._dataset.user_column}")
             with field_errors(field):
-                return self.recommender._people(self._served, None, requests)
+                return self._state.request_batch(None, requests, self.recommender.unknown)
         codes = self._known(self._dataset.users, users, field)
-        return People(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
+        return RequestBatch(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
 
-    def _ranked(self, people: People, field: str, candidates: Any, options: dict[str, Any]) -> Ranked:
-        if candidates is not None and len(candidates) != len(people.moments):
-            message = f"must have a list for each of the {len(people.moments)} {field}, got {len(candidates)}"
+    def _ranked(self, batch: RequestBatch, field: str, candidates: Any, options: dict[str, Any]) -> RankedLists:
+        if candidates is not None and len(candidates) != len(batch.contexts):
+            message = f"must have a list for each of the {len(batch.contexts)} {field}, got {len(candidates)}"
             raise RequestError(422, message, "candidates")
         item_lists = {
             **{name: options.get(name) for name in ("allow", "deny")},
@@ -137,10 +138,12 @@ class Engine:
         }
         for name, items in item_lists.items():
             _check_kind(self._dataset.items, items or (), name)
-        filters = {"exclude_seen": True, "allow": None, "deny": None, **options, "candidates": candidates}
-        length, fallback = filters.pop("n", 10), filters.pop("fallback", "error")
         with field_errors(field):
-            return self.recommender._ranked(self._served, people, length, fallback, **filters)
+            return self._state.ranked(batch, **options, candidates=candidates, n_threads=self._n_threads)
+
+    @property
+    def _n_threads(self) -> int | None:
+        return getattr(self.recommender.model, "n_threads", None)
 
     def similar(self, item: Any, n: int = 10, details: bool = False) -> dict[str, Any]:
         """The items most similar to an item."""
@@ -152,16 +155,16 @@ class Engine:
         ranked = self._similar(items, n, "items")
         return self._response({"lists": self._lists(ranked, details)}, ranked, {})
 
-    def _similar(self, items: list[Any], n: int, field: str) -> Ranked:
+    def _similar(self, items: list[Any], n: int, field: str) -> RankedLists:
         self._need_vectors("so items cannot be compared")
         codes = self._known(self._dataset.items, items, field)
         with field_errors(field):
-            return self.recommender._alike(self._served.item_directions, codes, pa.array(items), "item", n)
+            return self._state.nearest(ITEM, codes, pa.array(items), n, self._n_threads)
 
-    def _lists(self, ranked: Ranked, details: bool) -> list[list[dict[str, Any]]]:
+    def _lists(self, ranked: RankedLists, details: bool) -> list[list[dict[str, Any]]]:
         """Ids, scores and ranks; with ``details``, titles and attributes."""
         lists = []
-        for codes, scores in zip(ranked.ids, ranked.scores, strict=True):
+        for codes, scores in zip(ranked.codes, ranked.scores, strict=True):
             codes = codes[codes >= 0]
             rows = zip(self._dataset.items.take(codes).to_pylist(), scores.tolist(), range(1, len(codes) + 1), strict=False)
             entries: list[dict[str, Any]] = [{"item": item, "score": score, "rank": rank} for item, score, rank in rows]
@@ -171,16 +174,16 @@ class Engine:
             lists.append(entries)
         return lists
 
-    def _response(self, lists: dict[str, Any], ranked: Ranked, unknown: dict[str, int]) -> dict[str, Any]:
-        return {"model": self.version, **lists, "note": ranked.short, "unknown": unknown}
+    def _response(self, lists: dict[str, Any], ranked: RankedLists, unknown: Mapping[str, int]) -> dict[str, Any]:
+        return {"model": self.version, **lists, "note": ranked.short, "unknown": dict(unknown)}
 
     # explanations and descriptions
 
     def explain(self, item: Any, user: Any = None, request: Any = None) -> dict[str, Any]:
         """The contributions of features to the score of an item."""
         (code,) = self._known(self._dataset.items, [item], "item")
-        people, _ = self._person(user, request)
-        explanation = explain(self._served, people.moments, int(code))
+        batch, _ = self._single_batch(user, request)
+        explanation = self._state.explained(batch.contexts, int(code))
         return {
             "model": self.version,
             "item": explanation.item,
@@ -190,7 +193,7 @@ class Engine:
 
     def _title_of(self, contribution: dict[str, Any]) -> str | None:
         """The title of the item that a contribution comes from; None for other features."""
-        field = self._served.contexts.fields.get(contribution["field"])
+        field = self._state.contexts.fields.get(contribution["field"])
         is_item = contribution["field"] in ("item", HISTORY) if field is None else field.ids == "items"
         code = item_code(self._dataset.items, contribution["value"]) if is_item else None
         return None if code is None else self.item_search.title(code)
@@ -237,8 +240,8 @@ class Engine:
     def place(self, user: Any = None, request: Any = None, by: str = "") -> dict[str, Any]:
         """The position of a user or request on the map."""
         item_map = self._item_map(by)
-        people, _ = self._person(user, request)
-        x, y = item_map.place(self._served, people.moments) or (None, None)
+        batch, _ = self._single_batch(user, request)
+        x, y = item_map.place(self._state, batch.contexts) or (None, None)
         return {"model": self.version, "x": x, "y": y}
 
     def _item_map(self, by: str) -> ItemMap:
@@ -251,12 +254,12 @@ class Engine:
             )
         with self._maps_lock:
             if by not in self._maps:
-                self._maps[by] = ItemMap.of(self._served, self.item_search.groups(by) if by else None)
+                self._maps[by] = ItemMap.of(self._state, self.item_search.groups(by) if by else None)
             return self._maps[by]
 
     def _need_vectors(self, consequence: str) -> None:
-        if not isinstance(self._served.reader, VectorAdapter):
-            raise RequestError(409, f"{type(self._served.reader.model).__name__} has no item vectors, {consequence}.")
+        if not self._state.adapter.has_vectors:
+            raise RequestError(409, f"{type(self._state.adapter.model).__name__} has no item vectors, {consequence}.")
 
     # ids
 

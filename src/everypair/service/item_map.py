@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from everypair.ranking.rank import Products
-from everypair.recommend import similar
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import FittedState
 
@@ -38,13 +36,13 @@ class ItemMap(NamedTuple):
     explained: float
 
     @classmethod
-    def of(cls, served: FittedState, groups: np.ndarray | None = None) -> ItemMap:
+    def of(cls, state: FittedState, groups: np.ndarray | None = None) -> ItemMap:
         """The map of a model's items. Items that are recommended together lie near each other.
 
         The axes are the first two principal components of the directions. With ``groups`` (the number of each item's group, -1 for
         none) they are Fisher's discriminant directions: the largest spread between groups relative to that within groups.
         """
-        units, trained = served.item_directions
+        units, trained = state.item_directions
         directions = units.psi.astype(np.float64)
         sample = directions[trained]
         mean = sample.mean(axis=0) if len(sample) else np.zeros(directions.shape[1])
@@ -55,13 +53,12 @@ class ItemMap(NamedTuple):
         total, along = float(np.trace(scatter)), float(np.trace(axes.T @ scatter @ axes))
         return cls((directions - mean) @ axes, trained, mean, axes, along / total if total > 0 else 0.0)
 
-    def place(self, served: FittedState, moments: ContextBatch) -> tuple[float, float] | None:
+    def place(self, state: FittedState, context: ContextBatch) -> tuple[float, float] | None:
         """The position of the direction of phi, for a batch of one context; None if the model knows nothing of it."""
-        scores, known = served.scores(moments)
-        assert isinstance(scores, Products)
-        phi = similar.factors(served.vectors, "context", scores.phi)[0].astype(np.float64)
+        vectors, known = state.context_vectors(context)
+        phi = vectors[0, state.vectors.factor_dimensions].astype(np.float64)
         norm = float(np.linalg.norm(phi))
-        if norm == 0.0 or (known is not None and not known[0]):
+        if norm == 0.0 or not known[0]:
             return None
         x, y = (phi / norm - self.mean) @ self.axes
         return float(x), float(y)

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from everypair.data.tables import decoded, is_lists
 from everypair.recommend import encoders as coding
-from everypair.recommend.adapters import FactorizationAdapter, TensorAdapter, VectorAdapter
 from everypair.recommend.config import KNOWN
 from everypair.recommend.context_batch import HISTORY
+from everypair.recommend.featurizers import AttributeFeaturizer
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.recipe_syntax import as_text
-from everypair.recommend.recipes import AttributeField, Recipe
+from everypair.recommend.recipes import Recipe
 from everypair.recommender import Recommender
 from everypair.service.item_search import ItemSearch, json_value
 
@@ -22,8 +22,8 @@ MAX_OPTIONS = 500  # of a menu
 
 def model_card(recommender: Recommender, item_search: ItemSearch) -> dict[str, Any]:
     """The model card as JSON values."""
-    served = recommender._fitted
-    dataset, model = served.dataset, served.reader.model
+    state = recommender.state
+    dataset, model = state.dataset, state.adapter.model
     history = getattr(model, "history_", [])
     return {
         "name": type(model).__name__,
@@ -38,28 +38,27 @@ def model_card(recommender: Recommender, item_search: ItemSearch) -> dict[str, A
         "unobserved_weight": json_value(float(model.unobserved_weight_)) if hasattr(model, "unobserved_weight_") else None,
         "evaluation": json_value(recommender.evaluation_),
         "user_column": dataset.user_column,
-        "takes": request_options(served),
+        "takes": request_options(state),
         "title": item_search.title_column,
-        "colours": colour_attributes(served, item_search),
-        "has_map": isinstance(served.reader, VectorAdapter),
+        "colours": colour_attributes(state, item_search),
+        "has_map": state.adapter.has_vectors,
     }
 
 
-def request_options(served: FittedState) -> dict[str, Any]:
+def request_options(state: FittedState) -> dict[str, Any]:
     """What affects the model's recommendations: the attributes, each with a menu, whether the history does, and whether a request
     must name a user of the data."""
-    fields = served.contexts.fields
+    fields = state.contexts.fields
     by_history = any(field.ids == "items" for field in fields.values())
-    folds = isinstance(served.reader, FactorizationAdapter) and served.reader.by_user
-    menus = [_menu(name, field, served) for name, field in fields.items() if isinstance(field, AttributeField)]
-    needs_user = isinstance(served.reader, TensorAdapter) and any(field.ids == "users" for field in fields.values())
-    return {HISTORY: by_history or folds, "user": needs_user, "attributes": menus}
+    menus = [_menu(name, field, state) for name, field in fields.items() if isinstance(field, AttributeFeaturizer)]
+    needs_user = state.adapter.needs_every_level and any(field.ids == "users" for field in fields.values())
+    return {HISTORY: by_history or state.adapter.folds_in_histories, "user": needs_user, "attributes": menus}
 
 
-def _menu(name: str, field: AttributeField, served: FittedState) -> dict[str, Any]:
+def _menu(name: str, field: AttributeFeaturizer, state: FittedState) -> dict[str, Any]:
     """How a value of an attribute is entered: one of these options, several of them, or a number."""
     encoder = field.encoder
-    tables = (served.dataset.user_table, served.dataset.event_table)
+    tables = (state.dataset.user_table, state.dataset.event_table)
     kind = next(table.schema.field(name).type for table in tables if name in table.column_names)
     kind = kind.value_type if pa.types.is_dictionary(kind) or is_lists(kind) else kind
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -74,9 +73,9 @@ def _menu(name: str, field: AttributeField, served: FittedState) -> dict[str, An
     return {**menu, "kind": "one"}
 
 
-def colour_attributes(served: FittedState, item_search: ItemSearch) -> list[str]:
+def colour_attributes(state: FittedState, item_search: ItemSearch) -> list[str]:
     """Attributes of items with few values, by which the map can be coloured."""
-    table, names = served.dataset.item_table, []
+    table, names = state.dataset.item_table, []
     for name in item_search.attributes:
         values = decoded(table[name])
         if not pa.types.is_nested(values.type) and 2 <= len(values.unique()) <= max(2, len(values) // 4):

@@ -110,3 +110,7 @@ class Concat(Tower):
         for start, tower in self._parts:
             if start <= at.start and at.stop <= start + tower.n_dims:
                 tower.rotate(slice(at.start - start, at.stop - start), Q, workers)
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return tuple(kind for tower in self.towers for kind in tower.dimension_kinds)

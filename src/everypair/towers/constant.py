@@ -11,6 +11,7 @@ from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import Block
 from everypair.engine.contribution import ITEM, Contribution
+from everypair.engine.dimensions import CONSTANT
 from everypair.engine.tower import Capabilities, Tower
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
@@ -55,3 +56,7 @@ class Constant(Tower):
 
     def step(self, view: View, block: Any) -> None:
         raise AssertionError("there is nothing to step on")
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return (CONSTANT,)

@@ -35,6 +35,7 @@ class Embedding(Tower):
         Of the parameter; by default the column, or "context" or "item".
     """
 
+    moves_as_parameters = True
     _W: Parameter
 
     def __init__(self, factors: int, column: str | None = None, *, name: str | None = None) -> None:
@@ -121,3 +122,6 @@ class Embedding(Tower):
             W[start:stop, at] = W[start:stop, at] @ Q
 
         workers.chunks(len(W), some)
+
+    def row_embedding(self) -> Tower | None:
+        return self if self.column is None else None

@@ -139,6 +139,8 @@ class Linear(FeatureTower):
         Of the parameter; by default the columns, joined by "+".
     """
 
+    moves_as_parameters = True
+
     def __init__(self, factors: int, *columns: str, name: str | None = None) -> None:
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.columns, self.name = check_columns(columns), name

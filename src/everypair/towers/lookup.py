@@ -11,6 +11,7 @@ from everypair.columns.table import Levels, NewLevels, Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import LevelBlock
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import BIAS, CONSTANT
 from everypair.engine.tower import Capabilities, Tower, check_towers
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
@@ -146,6 +147,16 @@ class Lookup(Tower):
         """``sum over levels of u u'``."""
         u = self.table().astype(np.float64)
         return u.T @ u
+
+    # for requests
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        """Those of its tower; but a constant is zero in rows without a level."""
+        return tuple(BIAS if kind == CONSTANT else kind for kind in self.tower.dimension_kinds)
+
+    def row_embedding(self) -> None:
+        return None
 
 
 class LevelView(DerivedView):

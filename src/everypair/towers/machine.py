@@ -19,6 +19,7 @@ from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock
 from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contribution
+from everypair.engine.dimensions import BIAS, CONSTANT, FACTOR
 from everypair.engine.tower import Capabilities
 from everypair.engine.vectors import RangeVectors
 from everypair.engine.view import View
@@ -203,3 +204,7 @@ class Machine(FeatureTower):
         for stage in self._stages:
             step_machine_stage(stage, self._W.value[f], self._W.penalty, state, solver)
         view.move_pair(f, self._q, state[MOVE_F], state[MOVE_Q])
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return (FACTOR,) * self.factors + ((BIAS, CONSTANT) if self._q < self._one else (CONSTANT, BIAS))

@@ -9,6 +9,7 @@ import numpy as np
 
 from everypair.columns.table import Rows
 from everypair.engine.blocks import PRODUCT, LevelBlock
+from everypair.engine.dimensions import product_kinds
 from everypair.engine.tower import Capabilities, Tower, check_same_dims
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
@@ -83,6 +84,10 @@ class Product(Modes):
     @property
     def terms(self) -> int:
         return int(np.prod([tower.terms for tower in self.towers]))
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return product_kinds([tower.dimension_kinds for tower in self.towers])
 
 
 class ScaledView(DerivedView):

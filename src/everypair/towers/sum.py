@@ -12,6 +12,7 @@ from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import SUM, Block, FieldBlock, LevelBlock, joined
 from everypair.engine.contribution import Contribution
+from everypair.engine.dimensions import sum_kinds
 from everypair.engine.tower import Capabilities, Tower, check_same_dims, check_towers, common_rotations
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, PartView, View
@@ -90,6 +91,10 @@ class Sum(Tower):
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         for tower in self.towers:
             tower.rotate(at, Q, workers)
+
+    @property
+    def dimension_kinds(self) -> tuple[str, ...]:
+        return sum_kinds([tower.dimension_kinds for tower in self.towers])
 
 
 class SharedView(DerivedView):

@@ -23,7 +23,6 @@ from everypair.runtime.progress import Progress
 from everypair.tuning.result import Tuning
 from everypair.tuning.spaces import Space, default_space
 from everypair.tuning.studies import STARTUP, fingerprint, fingerprint_of_split, opened, optuna, quiet
-from everypair.tuning.template import like
 
 
 def tune(
@@ -115,7 +114,12 @@ def tune(
     tuning_run = TuningRun(recommender, split.train, searched, stopping, seed, began + limit)
     with quiet(), opened(path, identity) as stored:
         stop_reason = tuning_run.run(stored, wanted)
-        return Tuning.of(stored, searched, metric, stop_reason, lambda settings: like(recommender, **settings))
+        return Tuning.of(stored, searched, metric, stop_reason, partial(_with_settings, recommender))
+
+
+def _with_settings(template: Recommender, settings: Mapping[str, Any]) -> Recommender:
+    """A recommender like the template that is not fitted, with other arguments of its model."""
+    return template.unfitted(**{f"model__{name}": value for name, value in settings.items()})
 
 
 def _split(dataset: Dataset, protocol: Any) -> Split:
@@ -218,7 +222,7 @@ class TuningRun:
 
     def _run_trial(self, trial: Any, study: Any) -> str | None:
         """Fit, evaluate and report to the study; returns "interrupt" or "timeout" if the trial was cut off."""
-        recommender, stopping = like(self._template, **self._space.settings(trial.params)), self._stopping()
+        recommender, stopping = _with_settings(self._template, self._space.settings(trial.params)), self._stopping()
         epochs = trained_by_epochs(recommender.model).epochs
         cut: list[str] = []
 

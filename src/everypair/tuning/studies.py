@@ -161,7 +161,7 @@ def fingerprint(dataset: Dataset) -> str:
 def fingerprint_of_split(name: str, train: Dataset, tune: Queries) -> str:
     """The training and tuning parts of a split, in one line. Stored in studies."""
     digest = hashlib.sha256()
-    moments = tune.moments
+    contexts = tune.contexts
     _add(
         digest,
         train.user,
@@ -169,10 +169,10 @@ def fingerprint_of_split(name: str, train: Dataset, tune: Queries) -> str:
         tune.user,
         tune.bounds,
         tune.relevant,
-        moments.user,
-        moments.items,
-        moments.begin,
-        moments.end,
+        contexts.user,
+        contexts.items,
+        contexts.begin,
+        contexts.end,
     )
     if tune.candidates is not None:
         _add(digest, tune.candidates.begin, tune.candidates.end, tune.candidates.items)

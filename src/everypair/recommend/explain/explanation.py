@@ -1,4 +1,4 @@
-"""An explanation as people read it: a table, a text and a picture."""
+"""Explanations of scores: as a table, as text and as a picture."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow as pa
 from everypair.runtime import svg as pictures
 from everypair.runtime.formatting import table
 
-SHOWN = 12  # lines of a text, or bars of a picture, beside the score itself
+SHOWN = 12  # lines of text, or bars of the picture, besides the score itself
 WIDTH, LABELS, EDGE, TOP, ROW = 720.0, 262.0, 16.0, 46.0, 25.0
 FONT, TITLE = 12.0, 14.0  # sizes; bold titles run a tenth wider
-CELL = 30.0  # room in a cell of a text, in letters m
-UP, DOWN, WHOLE, INK, RULE = "#0072b2", "#d55e00", "#5b6675", "#1d2430", "#9aa4b0"  # blue and orange look different to all
+CELL = 30.0  # width of a cell of text, in times the width of an "m"
+UP, DOWN, TOTAL, INK, RULE = "#0072b2", "#d55e00", "#5b6675", "#1d2430", "#9aa4b0"  # blue and orange suit the colour-blind
 STYLE = "body { margin: 0; background: #fff; } main { max-width: 60rem; margin: 1rem auto; }\n"
 
 
-class Part(NamedTuple):
-    """A summand of a score: the field it comes from, its value, and how much; ``last``: listed after all features."""
+class Summand(NamedTuple):
+    """A summand of a score: the field it comes from, the field's value, and the amount; ``last``: listed after all features."""
 
     field: str
     value: str
@@ -34,15 +34,14 @@ class Part(NamedTuple):
 
 
 class Explanation:
-    """What a score is made of.
+    """The summands of a score.
 
     Parameters
     ----------
     item : id
-        What is explained.
     user : id, optional
-        For whom; None for a request of someone not known.
-    parts : iterable of Part
+        None for a request without a known user.
+    summands : iterable of Summand
         They add up to the score; those with the same field and value become one.
 
     Attributes
@@ -50,13 +49,14 @@ class Explanation:
     score : float
         The sum of all contributions: the score by which the item is ranked, but for rounding.
     table : Arrow table
-        ``field``, ``value`` and ``contribution``, the largest first, whether positive or negative; what is the same for every item
-        and what is the item's own, whoever asks, come last.
+        ``field``, ``value`` and ``contribution``, the largest in absolute value first; contributions that are the same for every
+        item, or for every context, come last.
 
     Examples
     --------
-    >>> from everypair.recommend.explain.explanation import Explanation, Part
-    >>> Explanation("v7", "ann", [Part("country", "DE", 0.25), Part("history", "v3", 0.5), Part("item", "v7", -0.05, last=True)])
+    >>> from everypair.recommend.explain.explanation import Explanation, Summand
+    >>> country, history = Summand("country", "DE", 0.25), Summand("history", "v3", 0.5)
+    >>> Explanation("v7", "ann", [country, history, Summand("item", "v7", -0.05, last=True)])
     Why v7 for ann
     field    value  contribution
     ----------------------------
@@ -66,21 +66,21 @@ class Explanation:
     score                  0.700
     """
 
-    def __init__(self, item: Any, user: Any, parts: Iterable[Part]) -> None:
-        amounts: dict[Part, list[float]] = {}
-        for part in parts:
-            amounts.setdefault(part._replace(amount=0.0), []).append(part.amount)
-        merged = [part._replace(amount=math.fsum(found)) for part, found in amounts.items()]
+    def __init__(self, item: Any, user: Any, summands: Iterable[Summand]) -> None:
+        amounts: dict[Summand, list[float]] = {}
+        for summand in summands:
+            amounts.setdefault(summand._replace(amount=0.0), []).append(summand.amount)
+        merged = [summand._replace(amount=math.fsum(found)) for summand, found in amounts.items()]
         self.item, self.user = item, user
-        self._parts = sorted(merged, key=lambda part: (part.last, 0.0 if part.last else -abs(part.amount)))
-        self.score = math.fsum(part.amount for part in self._parts)
+        self._summands = sorted(merged, key=lambda summand: (summand.last, 0.0 if summand.last else -abs(summand.amount)))
+        self.score = math.fsum(summand.amount for summand in self._summands)
 
     @property
     def table(self) -> pa.Table:
         columns = {
-            "field": pa.array([part.field for part in self._parts], pa.string()),
-            "value": pa.array([part.value for part in self._parts], pa.string()),
-            "contribution": pa.array([part.amount for part in self._parts], pa.float64()),
+            "field": pa.array([summand.field for summand in self._summands], pa.string()),
+            "value": pa.array([summand.value for summand in self._summands], pa.string()),
+            "contribution": pa.array([summand.amount for summand in self._summands], pa.float64()),
         }
         return pa.table(columns)
 
@@ -97,28 +97,28 @@ class Explanation:
         item, whom = (pictures.shortened(name, 1.1 * TITLE, WIDTH / 2 - 50.0) for name in (str(self.item), whom))
         return f"Why {item} for {whom}"
 
-    def _shown(self) -> list[Part]:
-        """As many as fit: the smallest are one."""
-        features, last = ([part for part in self._parts if part.last is which] for which in (False, True))
-        if len(self._parts) <= SHOWN:
-            return self._parts
+    def _shown(self) -> list[Summand]:
+        """The largest, and the others added up to one."""
+        features, last = ([summand for summand in self._summands if summand.last is which] for which in (False, True))
+        if len(self._summands) <= SHOWN:
+            return self._summands
         kept = SHOWN - 1 - len(last)
         rest = features[kept:]
-        return [*features[:kept], Part(f"{len(rest):,} others", "", math.fsum(part.amount for part in rest)), *last]
+        return [*features[:kept], Summand(f"{len(rest):,} others", "", math.fsum(summand.amount for summand in rest)), *last]
 
     def _repr_html_(self) -> str:
         return f'<div style="max-width:60rem">{self.svg()}</div>'
 
     def __repr__(self) -> str:
         shown = self._shown()
-        write = _writer([part.amount for part in shown] + [self.score])
-        named = [[pictures.shortened(cell, 1.0, CELL) for cell in (part.field, part.value)] for part in shown]
-        rows = [[*names, write(part.amount, "+")] for names, part in zip(named, shown, strict=True)]
+        write = _writer([summand.amount for summand in shown] + [self.score])
+        named = [[pictures.shortened(cell, 1.0, CELL) for cell in (summand.field, summand.value)] for summand in shown]
+        rows = [[*names, write(summand.amount, "+")] for names, summand in zip(named, shown, strict=True)]
         return f"{self._title()}\n{table(self.table.column_names, [*rows, ['score', '', write(self.score, '-')]])}"
 
 
 def _writer(amounts: list[float]) -> Callable[[float, str], str]:
-    """A function that writes numbers (and their sign: "+", or "-" where it must be) with enough digits for the largest."""
+    """A function that formats numbers, with the digits that suit the largest; its second argument is the sign option of formats."""
     largest = max(map(abs, amounts))
     power = math.floor(math.log10(largest)) if largest > 0.0 else 0
     counts = all(amount.is_integer() for amount in amounts)
@@ -131,11 +131,11 @@ def _writer(amounts: list[float]) -> Callable[[float, str], str]:
     return write
 
 
-def _bars(title: str, parts: Sequence[Part], score: float) -> str:
-    """Bars from a zero line to both sides, what they stand for to the left, amounts at their ends; the score below a rule."""
-    amounts = [*(part.amount for part in parts), score]
+def _bars(title: str, summands: Sequence[Summand], score: float) -> str:
+    """Bars from a zero line to both sides, their labels to the left, amounts at their ends; the score below a rule."""
+    amounts = [*(summand.amount for summand in summands), score]
     write = _writer(amounts)
-    written = [*(write(part.amount, "+") for part in parts), write(score, "-")]
+    written = [*(write(summand.amount, "+") for summand in summands), write(score, "-")]
     low, high = min(0.0, *amounts), max(0.0, *amounts)
     room = 8.0 + max(pictures.width_of(text, FONT) for text in written)
     before, after = LABELS + (room if low < 0.0 else 0.0), WIDTH - EDGE - room
@@ -146,12 +146,12 @@ def _bars(title: str, parts: Sequence[Part], score: float) -> str:
         f'<rect width="{WIDTH:g}" height="{height:g}" rx="8" style="fill:#fff;stroke:#dfe4ea"/>',
         _text(EDGE, 26.0, title, f"font-size:{TITLE:g}px;font-weight:600"),
     ]
-    labels = [*(part.label for part in parts), "score"]
+    labels = [*(summand.label for summand in summands), "score"]
     for j, (label, length, number) in enumerate(zip(labels, lengths, written, strict=True)):
-        y, last = TOP + ROW * j + (6.0 if j == len(parts) else 0.0), j == len(parts)
+        y, last = TOP + ROW * j + (6.0 if j == len(summands) else 0.0), j == len(summands)
         if last:
             drawn.append(pictures.line(EDGE, y - 3.0, WIDTH - EDGE, y - 3.0, f'style="stroke:{RULE};stroke-dasharray:2 3"'))
-        drawn.append(_bar(zero, y + 4.0, length, WHOLE if last else UP if length >= 0.0 else DOWN, f"{label}: {number}"))
+        drawn.append(_bar(zero, y + 4.0, length, TOTAL if last else UP if length >= 0.0 else DOWN, f"{label}: {number}"))
         weight = ";font-weight:600" if last else ""
         fitted = pictures.shortened(label, FONT, LABELS - EDGE - 10.0)
         drawn.append(_text(LABELS - 10.0, y + 16.5, fitted, f"text-anchor:end{weight}"))
@@ -161,12 +161,12 @@ def _bars(title: str, parts: Sequence[Part], score: float) -> str:
     return pictures.svg(title, WIDTH, height, drawn)
 
 
-def _bar(zero: float, y: float, length: float, colour: str, told: str) -> str:
+def _bar(zero: float, y: float, length: float, colour: str, tooltip: str) -> str:
     place = f'x="{min(zero, zero + length):.1f}" y="{y:.1f}" width="{abs(length):.1f}" height="{ROW - 8.0:g}"'
-    return f'<rect {place} style="fill:{colour}"><title>{pictures.plain(told)}</title></rect>'
+    return f'<rect {place} style="fill:{colour}"><title>{pictures.plain(tooltip)}</title></rect>'
 
 
 def _text(x: float, y: float, words: str, style: str) -> str:
-    """Styles of its own: those of a page it is put into must not reach it, nor its own the page."""
+    """With inline styles, so that neither the page around it changes the picture nor the picture the page."""
     font = f"font-family:system-ui,sans-serif;font-size:{FONT:g}px;fill:{INK}"
     return f'<text x="{x:.1f}" y="{y:.1f}" style="{font};{style}">{pictures.plain(words)}</text>'

@@ -1,0 +1,221 @@
+"""Featurizers: from a batch of contexts or items to one column of features, as a recipe describes it.
+
+A featurizer learns from the rows of a fit which features there are, and featurizes these rows and those of requests by the same
+code.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from everypair.columns.history_field import HistoryField, Window
+from everypair.columns.table import Levels
+from everypair.recommend import encoders
+from everypair.recommend.context_batch import ContextBatch
+
+NO_VALUE = "none"  # shown for a row without a value
+
+
+class Featurizer(ABC):
+    """One field of a description."""
+
+    ids: str | None = None  # "users" or "items" if it has a feature for each of them
+
+    @abstractmethod
+    def learn(self, rows: Any) -> None:
+        """Learn the features from the rows of a fit."""
+
+    @abstractmethod
+    def column(self, rows: Any) -> Any:
+        """The features of rows, as models take them."""
+
+    @abstractmethod
+    def groups(self, rows: Any) -> np.ndarray | None:
+        """Numbers from 0, equal for rows with equal features; None where hardly any two rows are equal."""
+
+    @abstractmethod
+    def known(self, rows: Any) -> np.ndarray:
+        """Whether each row has a feature that was trained."""
+
+    def unknown(self, rows: Any) -> np.ndarray | None:
+        """How many values of each row were not in training; None if its values are not attributes."""
+        return None
+
+    @abstractmethod
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What it learnt, as arrays and facts."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """Take back the result of :meth:`stored`."""
+
+    @abstractmethod
+    def label(self, rows: Any, feature: int | None) -> str:
+        """The name of a feature of a single row; None: of all its features together."""
+
+    def continuing(self, before: Featurizer, index: Mapping[str, np.ndarray]) -> Featurizer:
+        """The featurizer of more users and items after ``before``: this one, which has learnt nothing yet, or ``before`` itself.
+
+        ``index`` has the previous codes of all "users" and "items", -1 for new ones.
+        """
+        return before
+
+    def mark_trained(self, codes: np.ndarray) -> None:
+        """The features of these users (items) have been trained since."""
+        raise NotImplementedError(f"{type(self).__name__} has no features of users or items")
+
+
+class IdFeaturizer(Featurizer):
+    """A feature for each user or item; ``trained`` says which of them training saw."""
+
+    n: int
+    ids: str
+    trained: np.ndarray
+
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"met": self.trained}, {}
+
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        trained = arrays["met"]
+        if trained.shape != (self.n,) or trained.dtype != bool:
+            raise ValueError(f"there must be {self.n} booleans, one for each of {self.ids}, got {trained.dtype} {trained.shape}.")
+        self.trained = trained
+
+    def continuing(self, before: Featurizer, index: Mapping[str, np.ndarray]) -> Self:
+        assert isinstance(before, IdFeaturizer)
+        self.trained = np.append(before.trained, False)[index[self.ids]]
+        return self
+
+    def mark_trained(self, codes: np.ndarray) -> None:
+        self.trained = self.trained.copy()
+        self.trained[codes] = True
+
+
+class LevelFeaturizer(IdFeaturizer):
+    """One id per row: its user, or the item itself."""
+
+    def __init__(self, attribute: str, ids: str, n: int) -> None:
+        self._attribute, self.ids, self.n = attribute, ids, n
+
+    def _codes(self, rows: Any) -> np.ndarray:
+        return getattr(rows, self._attribute)
+
+    def learn(self, rows: Any) -> None:
+        self.trained = np.bincount(self._codes(rows) + 1, minlength=self.n + 1)[1:] > 0
+
+    def column(self, rows: Any) -> Levels:
+        return Levels(self._codes(rows), self.n)
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return self._codes(rows) + 1
+
+    def known(self, rows: Any) -> np.ndarray:
+        return np.append(self.trained, False)[self._codes(rows)]
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        code = int(self._codes(rows)[0]) if feature is None else feature
+        ids = rows.user_ids if self.ids == "users" else rows.item_ids
+        return str(ids[code]) if code >= 0 else NO_VALUE
+
+
+class PreviousFeaturizer(LevelFeaturizer):
+    """The last item of the history, or an earlier one."""
+
+    def __init__(self, back: int, n: int) -> None:
+        super().__init__("previous", "items", n)
+        self._back = back
+
+    def _codes(self, rows: ContextBatch) -> np.ndarray:
+        return rows.previous(self._back)
+
+
+class HistoryFeaturizer(IdFeaturizer):
+    """The items of the history, weighted."""
+
+    ids = "items"
+
+    def __init__(self, n_items: int, window: Window) -> None:
+        self.n, self._window = n_items, window
+
+    def learn(self, rows: ContextBatch) -> None:
+        """Find the items that are in any history."""
+        edges = np.zeros(len(rows.items) + 1, np.int64)
+        np.add.at(edges, self._begin(rows), 1)
+        np.add.at(edges, rows.end, -1)
+        self.trained = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n) > 0
+
+    def column(self, rows: ContextBatch) -> HistoryField:
+        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window)
+
+    def groups(self, rows: ContextBatch) -> None:
+        return None
+
+    def known(self, rows: ContextBatch) -> np.ndarray:
+        trained = np.append(0, np.cumsum(self.trained[rows.items]))
+        return trained[rows.end] > trained[self._begin(rows)]
+
+    def label(self, rows: ContextBatch, feature: int | None) -> str:
+        if feature is not None:
+            return str(rows.item_ids[feature])
+        count = int((rows.end - self._begin(rows))[0])
+        return "1 item" if count == 1 else f"{count:,} items"
+
+    def _begin(self, rows: ContextBatch) -> np.ndarray:
+        return self._window.first(rows.begin, rows.end)
+
+
+class AttributeFeaturizer(Featurizer):
+    """A column of a table.
+
+    Parameters
+    ----------
+    name : str
+    kind, bins, separator
+        As for :class:`~everypair.Attributes`.
+    """
+
+    encoder: encoders.Encoder
+
+    def __init__(self, name: str, kind: str, bins: int, separator: str | None) -> None:
+        self._name, self._kind, self._bins, self._separator = name, kind, bins, separator
+
+    def learn(self, rows: Any) -> None:
+        values, index = rows.attributes[self._name]
+        there = np.unique(index[index >= 0])  # values of other rows are not to be learnt from
+        values = values if len(there) == len(values) else values.take(there)
+        self.encoder = encoders.encoder(self._name, values, self._kind, self._bins, self._separator)
+        self.encoder.learn(values)
+
+    def column(self, rows: Any) -> Any:
+        return self.encoder.columns(*rows.attributes[self._name])
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return self.encoder.groups(*rows.attributes[self._name])
+
+    def known(self, rows: Any) -> np.ndarray:
+        return self.encoder.known(*rows.attributes[self._name])
+
+    def unknown(self, rows: Any) -> np.ndarray:
+        return self.encoder.unknown(*rows.attributes[self._name])
+
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {}, self.encoder.stored()
+
+    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.encoder = encoders.restored(facts)
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        named = None if feature is None else self.encoder.label(feature)
+        return self._value(rows) if named is None else named
+
+    def _value(self, rows: Any) -> str:
+        """The value of the table or of the request."""
+        values, index = rows.attributes[self._name]
+        value = values[int(index[0])].as_py() if index[0] >= 0 else None
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or NO_VALUE
+        return NO_VALUE if value is None else str(value)

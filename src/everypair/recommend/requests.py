@@ -1,0 +1,127 @@
+"""Users and requests as a batch of contexts, and the count of values in them that training never saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from everypair.data import Dataset, Ids
+from everypair.data.frames import frame_of
+from everypair.data.ids import as_ids
+from everypair.data.tables import as_table
+from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.results import id_list
+from everypair.runtime.locks import CopyableLock
+
+UNKNOWN = ("ignore", "error")  # what to do with values that training never saw
+REQUEST = "request"
+
+
+class RequestBatch(NamedTuple):
+    """Users or requests that recommendations are wanted for.
+
+    Attributes
+    ----------
+    contexts : ContextBatch
+    kind : str
+        The column of users, or "request".
+    names : array
+        The id of each user, or the number of each request.
+    frame : str or None
+        The data frame library they came in.
+    unknown : mapping
+        By attribute, how many values of the requests training never saw.
+    """
+
+    contexts: ContextBatch
+    kind: str
+    names: pa.Array
+    frame: str | None = None
+    unknown: Mapping[str, int] = {}
+
+    @property
+    def argument(self) -> str:
+        """The argument of ``recommend`` that they are given by."""
+        return "requests" if self.kind == REQUEST else "users"
+
+    @classmethod
+    def of_users(cls, dataset: Dataset, users: Any) -> RequestBatch:
+        known = KnownIds.of(dataset.users, users, "users")
+        return cls(ContextBatch.of_users(dataset, known.codes), dataset.user_column, known.names, known.frame)
+
+    @classmethod
+    def of_requests(cls, dataset: Dataset, requests: Any) -> RequestBatch:
+        frame = frame_of(requests)
+        contexts = ContextBatch.of_requests(requests if frame is None else _rows(requests, dataset), dataset)
+        return cls(contexts, REQUEST, pa.array(np.arange(len(contexts))), frame)
+
+
+class KnownIds(NamedTuple):
+    """Ids of the data: as an array, as codes, and the data frame library they came in."""
+
+    names: pa.Array
+    codes: np.ndarray
+    frame: str | None
+
+    @classmethod
+    def of(cls, ids: Ids, given: Any, argument: str) -> KnownIds:
+        """An error if any id is not in the data."""
+        given = [given] if isinstance(given, str | int | np.integer) else id_list(argument, given)
+        frame = frame_of(given)
+        if not len(given):
+            return cls(ids.values[:0], np.empty(0, np.int64), frame)
+        same_type = isinstance(given, pa.Array | pa.ChunkedArray)
+        if any(isinstance(entry, Mapping) for entry in (given[:1] if same_type else given)):
+            raise TypeError(f"{argument} must be ids; mappings of attributes and histories go to recommend(requests=[...]).")
+        names, codes = as_ids(given, argument).combine_chunks(), ids.codes(given, argument)
+        if (codes < 0).any():
+            unknown = names[int(np.argmin(codes))].as_py()
+            advice = " For someone new, describe them by a request: requests=[{'history': [...]}]." if argument == "users" else ""
+            raise ValueError(
+                f"{argument} must be in the data, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {unknown!r}."
+                f"{advice}"
+            )
+        return cls(names, codes, frame)
+
+
+def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
+    """The requests of a data frame, without empty cells. Integer ids beside empty cells may have become floats."""
+    rows = [
+        {name: value for name, value in row.items() if value is not None and value == value}  # NaN is empty, too
+        for row in as_table("requests", frame).to_pylist()
+    ]
+    name = dataset.user_column
+    for row in rows:
+        if isinstance(row.get(name), float) and row[name].is_integer():
+            row[name] = int(row[name])
+    return rows
+
+
+class UnknownCounts:
+    """How many values that training never saw requests have named, by attribute; threads may add at once."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.counts = dict(counts or {})
+        self._lock = CopyableLock()
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        with self._lock:
+            for name, count in counts.items():
+                self.counts[name] = self.counts.get(name, 0) + count
+
+
+def refuse_unknown(counts: Mapping[str, int], by_row: Mapping[str, np.ndarray], contexts: ContextBatch) -> None:
+    """The error of ``unknown="error"``."""
+    name, count = next(iter(counts.items()))
+    example = ""
+    if name in by_row:
+        r = int(np.argmax(by_row[name]))
+        values, index = contexts.attributes[name]
+        example = f", such as {values[int(index[r])].as_py()!r} in request {r}"
+    raise ValueError(
+        f"requests name {count} of {name!r} that training never saw{example}. Correct them, or leave them out with "
+        f"Recommender(unknown='ignore')."
+    )
