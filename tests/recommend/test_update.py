@@ -39,7 +39,7 @@ MODELS: dict[str, tuple[Any, list[Any]]] = {
     "MF of the previous item": (ep.MF(**COMMON), [ep.Previous()]),
     "MF of a country": (ep.MF(**COMMON, regularization_exponent=0.5), [COUNTRY]),
     "a sum of towers": (
-        ep.Separable(Sum(Embedding(3, "user"), Linear(3, "country")), Embedding(3), epochs=2),
+        ep.Separable(Sum(Embedding(3, "user"), Linear(3, "country")), Embedding(3), epochs=2, dtype="float64"),
         [ep.UserId(), COUNTRY],
     ),
     "without users": (ep.FM(**COMMON), [COUNTRY, ep.Previous()]),
