@@ -80,7 +80,7 @@ def test_ids_are_at_their_minimum_and_all_else_stays(name: str, update: Any) -> 
     fold_items = updating._fold_items
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating, "_fold_items", lambda *args: None)
-        users_alone = begun(name, log, before).update(new, people(log))
+        users_alone = copy.deepcopy(recommender).update(new, people(log))
     recommender.update(new, people(log))
     assert updating._fold_items is fold_items
     dataset = recommender.dataset_
