@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from everypair.runtime.atomic_files import Results, as_json, write_atomically, writing
+from everypair.runtime.atomic_files import ResultsFile, as_json, write_atomically, writing
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:
@@ -31,7 +31,7 @@ def test_what_fails_half_way_leaves_the_old_file_alone(tmp_path: Path) -> None:
 
 
 def test_results_take_their_place_when_they_are_complete(tmp_path: Path) -> None:
-    results = Results(tmp_path / "results.json")
+    results = ResultsFile(tmp_path / "results.json")
     results.keep({"rows": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["results.partial.json"]
     results.complete({"rows": 2})
