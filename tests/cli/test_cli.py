@@ -366,11 +366,11 @@ def test_an_interrupted_fit_leaves_what_there_was(shop: Path, tmp_path: Path, mo
 def test_ctrl_c(shop: Path, tmp_path: Path) -> None:
     """As a terminal sends it, during a fit that would take hours."""
     command = [sys.executable, "-m", "everypair.cli", "fit", shop / "plays.csv", "--model", "mf", "--epochs", "10000000"]
-    places = ["--out", tmp_path / "m", "--checkpoint", tmp_path / "state", "--every", "1000"]
+    places = ["--out", tmp_path / "m", "--checkpoint", tmp_path / "state", "--every", "100"]
     process = subprocess.Popen([*command, *places], stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "m").exists():
-        time.sleep(0.1)
-    time.sleep(3.0)
+    while not (tmp_path / "state" / "manifest.json").exists():  # a hundred epochs are done
+        assert process.poll() is None
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1]
     assert process.returncode == 130, told

@@ -556,36 +556,46 @@ KILLED = """
     tqdm.tqdm.set_lock(threading.RLock())  # its own is shared with forked processes, and one of them may be killed holding it
     cells = np.unique(np.random.default_rng(0).integers(0, 60 * 40, 600))
     feedback = ep.Feedback(cells // 40, cells % 40, shape=(60, 40))
+    LIVES, EPOCHS_OF_A_LIFE = 20, 8
 
     def fit(**passed):
-        model = ep.MF(8, epochs=4000, n_threads=1).fit(feedback, **passed)
+        model = ep.MF(8, epochs=LIVES * EPOCHS_OF_A_LIFE + 100, n_threads=1).fit(feedback, **passed)
         digest = hashlib.sha256(np.array([epoch[:5] for epoch in model.history_]).tobytes())
         for value in model.parameters_.values():
             digest.update(value.tobytes())
         return digest.hexdigest()
 
-    def life(delay):
-        "A process that fits, and is killed so many seconds after it has begun: how it ended."
+    def life(epochs):
+        "A process that fits, and is killed at some moment after so many epochs of its own: how it ended."
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            os.write(writing, b"begun")
-            fit(checkpoint=sys.argv[1])
+            done = []
+
+            def callback(model, epoch):
+                done.append(epoch)
+                os.write(writing, b".")
+                if len(done) == EPOCHS_OF_A_LIFE:  # however late the kill comes: the fit never ends
+                    signal.pause()
+
+            fit(checkpoint=sys.argv[1], callback=callback)
             os._exit(0)
         os.close(writing)
-        os.read(reading, 5)
-        os.close(reading)
-        time.sleep(delay)
+        for _ in range(epochs):
+            os.read(reading, 1)
+        time.sleep(chance.uniform(0.0, 0.005))  # an epoch and its checkpoint take about as long: any part of it is hit
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        os.close(reading)
         return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
     expected = fit()
     chance = random.Random(int(sys.argv[2]))
-    killed = sum(life(chance.uniform(0.0, 0.15)) for _ in range(20))
+    epochs = [chance.randint(1, EPOCHS_OF_A_LIFE) for _ in range(LIVES)]
+    killed = sum(life(each) for each in epochs)
     with open(f"{sys.argv[1]}/manifest.json") as file:
         done = len(json.load(file)["history"])
-    print(killed, 0 < done < 4000, fit(checkpoint=sys.argv[1], every=1000) == expected)
+    print(killed, sum(epochs) - LIVES <= done <= LIVES * EPOCHS_OF_A_LIFE, fit(checkpoint=sys.argv[1], every=1000) == expected)
 """
 
 
@@ -596,7 +606,7 @@ def test_killed_at_twenty_moments(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=100,
+        timeout=600,
     )
     assert done.stdout.split() == ["20", "True", "True"]
     assert len(list((tmp_path / "checkpoint").iterdir())) == 2

@@ -219,10 +219,14 @@ def test_every_flipped_byte_is_found(name: str, dataset: ep.Dataset, tmp_path: P
     for path in sorted(place.iterdir()):
         content = path.read_bytes()
         for at in random.integers(0, len(content), 12):
-            path.write_bytes(content[:at] + bytes([content[at] ^ (1 << int(random.integers(8)))]) + content[at + 1 :])
+            changed = content[:at] + bytes([content[at] ^ (1 << int(random.integers(8)))]) + content[at + 1 :]
+            path.write_bytes(changed)
             told = reads(place, dataset, verify=True)
-            assert told is not None
-            assert path.name in told or "manifest" in told
+            if told is None:  # the text says the same with it: 1e-05 seconds are 1E-05
+                assert path.name == "manifest.json"
+                assert json.loads(changed) == json.loads(content)
+            else:
+                assert path.name in told or "manifest" in told
             reads(place, dataset, verify=False)
         for cut in (0, len(content) // 2, len(content) - 2):
             path.write_bytes(content[:cut])

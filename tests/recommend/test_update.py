@@ -40,7 +40,7 @@ MODELS: dict[str, tuple[Any, list[Any]]] = {
     "MF of the previous item": (ep.MF(**COMMON), [ep.Previous()]),
     "MF of a country": (ep.MF(**COMMON, regularization_exponent=0.5), [COUNTRY]),
     "a sum of towers": (
-        ep.Separable(Sum(Embedding(3, "user"), Linear(3, "country")), Embedding(3), epochs=2),
+        ep.Separable(Sum(Embedding(3, "user"), Linear(3, "country")), Embedding(3), epochs=2, dtype="float64"),
         [ep.UserId(), COUNTRY],
     ),
     "without users": (ep.FM(**COMMON), [COUNTRY, ep.Previous()]),
@@ -81,7 +81,7 @@ def test_ids_are_at_their_minimum_and_all_else_stays(name: str, update: Any) -> 
     fold_items = updating._fold_in_items
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(updating, "_fold_in_items", lambda *args: None)
-        users_alone = begun(name, log, before).update(new, people(log))
+        users_alone = copy.deepcopy(recommender).update(new, people(log))
     recommender.update(new, people(log))
     assert updating._fold_in_items is fold_items
     dataset = recommender.dataset_

@@ -20,7 +20,6 @@ from everypair.recommend.description import Description
 from everypair.reproduce import cost, report
 from everypair.reproduce import run as reproduce
 from everypair.reproduce.run import QUICK
-from everypair.runtime.atomic_files import as_json
 
 from logs import logs
 
@@ -194,14 +193,6 @@ def test_what_was_there_stays_until_all_is_done(tmp_path: Path, monkeypatch: pyt
     assert run("reproduce", "--quick", "--out", str(tmp_path)).exit_code != 0
     assert (tmp_path / "results.json").read_text() == "old"
     assert len(json.loads((tmp_path / "results.partial.json").read_text())["scenarios"]) == 3
-
-
-def test_numbers_that_are_not_finite_are_null() -> None:
-    """A trial that diverged, a ratio to nothing."""
-    assert json.loads(as_json({"a": [float("nan"), (1.5, -float("inf"))], "b": {"c": 2}})) == {
-        "a": [None, [1.5, None]],
-        "b": {"c": 2},
-    }
 
 
 def test_errors_with_a_traceback_on_request() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 import everypair as ep
 
-from services import ServiceProcess, fitted, serving
+from services import WAIT, ServiceProcess, fitted, serving
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [pytest.mark.full, pytest.mark.skipif(BROWSER is None, reason="there is no Chromium: apt-get install chromium")]
@@ -51,6 +52,24 @@ def service(folder: Path) -> Iterator[ServiceProcess]:
         yield remote
 
 
+Serve = Callable[[ep.Recommender], ServiceProcess]
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """A service of a given recommender: one process whose model each test replaces, as a reload is quicker than a start."""
+    folder = tmp_path_factory.mktemp("replaced")
+    fitted().save(folder)
+    with serving(folder, "--no-watch") as service:
+
+        def replace(recommender: ep.Recommender) -> ServiceProcess:
+            recommender.save(folder)
+            assert service.post("/reload").status_code == 200
+            return service
+
+        yield replace
+
+
 class Visit:
     """An open page, with its console messages and its requests."""
 
@@ -58,6 +77,7 @@ class Visit:
         options = {"viewport": {"width": size[0], "height": size[1]}, "reduced_motion": "reduce", **options}
         self.service, self.context = service, browser.new_context(**options)
         self.page = self.context.new_page()
+        self.page.set_default_timeout(1000 * WAIT)
         self.messages: list[str] = []  # errors and warnings of the console
         self.requested: list[str] = []
         self.page.on(
@@ -150,10 +170,13 @@ def test_enter_before_the_search_result(visit: Visit) -> None:
     visit.page.keyboard.type("u042")
     visit.page.keyboard.press("Enter")
     visit.page.wait_for_selector("#user-options", state="hidden")
-    visit.page.wait_for_timeout(500)
+    wanted = visit.recommended(user="u042")
+    end = time.monotonic() + WAIT
+    while visit.listed() != wanted and time.monotonic() < end:
+        visit.page.wait_for_timeout(20)
     visit.settled()
     assert visit.page.input_value("#user") == "u042"
-    assert visit.listed() == visit.recommended(user="u042")
+    assert visit.listed() == wanted
 
 
 def test_a_new_visitor(visit: Visit) -> None:
@@ -295,42 +318,37 @@ def test_bars_are_never_those_of_another_item(visit: Visit) -> None:
     visit.messages.clear()  # the browser reports the 503
 
 
-def test_a_long_history_is_kept_whole(browser: Any, tmp_path: Path) -> None:
+def test_a_long_history_is_kept_whole(browser: Any, serve: Serve) -> None:
     """Items that are not shown still count when one is added."""
     items = [f"v{j:03d}" for j in range(400)]
     events = {"user": ["ann"] * 300 + ["bob"] * 100, "item": items[:300] + items[250:350]}
-    ep.Recommender(ep.MF(factors=4, epochs=3)).fit(ep.Dataset(events)).save(tmp_path)
-    with serving(tmp_path) as service:
-        visit = Visit(browser, service).settled()
-        visit.choose_user("ann")
-        assert visit.page.locator("#history li").count() == 31
-        assert "the last 100 of 300" in visit.page.inner_text("#history-hint")
-        visit.page.locator("#items .plus").first.click()
-        visit.settled()
-        assert not set(visit.listed()) & set(items[:300])
-        visit.context.close()
-        assert visit.messages == []
+    visit = Visit(browser, serve(ep.Recommender(ep.MF(factors=4, epochs=3)).fit(ep.Dataset(events)))).settled()
+    visit.choose_user("ann")
+    assert visit.page.locator("#history li").count() == 31
+    assert "the last 100 of 300" in visit.page.inner_text("#history-hint")
+    visit.page.locator("#items .plus").first.click()
+    visit.settled()
+    assert not set(visit.listed()) & set(items[:300])
+    visit.context.close()
+    assert visit.messages == []
 
 
-def test_ids_that_are_large_numbers(browser: Any, tmp_path: Path) -> None:
+def test_ids_that_are_large_numbers(browser: Any, serve: Serve) -> None:
     ids = [2**53 + j for j in range(1, 40, 2)]
-    ep.Recommender(ep.MF(factors=2, epochs=2)).fit(ep.Dataset({"user": ids * 3, "item": ids + ids[1:] + ids[:1] + ids[::-1]})).save(
-        tmp_path
-    )
-    with serving(tmp_path) as service:
-        visit = Visit(browser, service).settled()
-        visit.choose_user(str(ids[7]))
-        assert visit.listed() == [str(item) for item in visit.recommended(user=ids[7])]
-        visit.page.locator("#items .plus").nth(1).click()
-        visit.settled()
-        visit.page.locator("#items .item").first.click()
-        visit.settled()
-        assert visit.page.locator("#bars .bar").count() > 1
-        visit.context.close()
-        assert visit.messages == []
+    dataset = ep.Dataset({"user": ids * 3, "item": ids + ids[1:] + ids[:1] + ids[::-1]})
+    visit = Visit(browser, serve(ep.Recommender(ep.MF(factors=2, epochs=2)).fit(dataset))).settled()
+    visit.choose_user(str(ids[7]))
+    assert visit.listed() == [str(item) for item in visit.recommended(user=ids[7])]
+    visit.page.locator("#items .plus").nth(1).click()
+    visit.settled()
+    visit.page.locator("#items .item").first.click()
+    visit.settled()
+    assert visit.page.locator("#bars .bar").count() > 1
+    visit.context.close()
+    assert visit.messages == []
 
 
-def test_several_values_and_numbers(browser: Any, tmp_path: Path) -> None:
+def test_several_values_and_numbers(browser: Any, serve: Serve) -> None:
     users = {
         "user": [1, 2, 3, 4],
         "likes": ["a|b", "b", "", "c"],
@@ -339,41 +357,39 @@ def test_several_values_and_numbers(browser: Any, tmp_path: Path) -> None:
     }
     events = {"user": [1, 1, 2, 2, 3, 4], "item": [10, 11, 10, 12, 11, 13]}
     recipes = [ep.Attributes("likes", separator="|"), ep.Attributes("height", kind="value"), ep.Attributes("member")]
-    ep.Recommender(ep.FM(factors=2, epochs=2), context=recipes).fit(ep.Dataset(events, users)).save(tmp_path)
-    with serving(tmp_path) as service:
-        visit = Visit(browser, service).settled()
-        visit.page.click("#nobody")
-        visit.settled()
-        visit.page.get_by_label("a", exact=True).check()
-        visit.page.get_by_label("c", exact=True).check()
-        visit.page.select_option("#attribute-member", "false")
-        visit.page.fill("#attribute-height", "1.65")
-        visit.page.locator("#items .item").nth(1).click()  # the click counts although the field changes when it loses the focus
-        visit.settled()
-        request = {"likes": "a|c", "member": False, "height": 1.65}
-        assert visit.listed() == [str(item) for item in visit.recommended(request=request)]
-        assert visit.page.is_visible("#bars")
-        visit.context.close()
-        assert visit.messages == []
+    recommender = ep.Recommender(ep.FM(factors=2, epochs=2), context=recipes).fit(ep.Dataset(events, users))
+    visit = Visit(browser, serve(recommender)).settled()
+    visit.page.click("#nobody")
+    visit.settled()
+    visit.page.get_by_label("a", exact=True).check()
+    visit.page.get_by_label("c", exact=True).check()
+    visit.page.select_option("#attribute-member", "false")
+    visit.page.fill("#attribute-height", "1.65")
+    visit.page.locator("#items .item").nth(1).click()  # the click counts although the field changes when it loses the focus
+    visit.settled()
+    request = {"likes": "a|c", "member": False, "height": 1.65}
+    assert visit.listed() == [str(item) for item in visit.recommended(request=request)]
+    assert visit.page.is_visible("#bars")
+    visit.context.close()
+    assert visit.messages == []
 
 
-def test_titles_are_escaped(browser: Any, tmp_path: Path) -> None:
+def test_titles_are_escaped(browser: Any, serve: Serve) -> None:
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
     events = {"user": [evil, evil, "b", "b"], "item": [evil, "y", "y", "z" * 400]}
     items = {"item": [evil, "y", "z" * 400], "title": [evil, "  ", "long " * 100], "kind": [evil, "", None]}
-    ep.Recommender(ep.MF(factors=2, epochs=2)).fit(ep.Dataset(events, items=items)).save(tmp_path)
-    with serving(tmp_path) as service:
-        visit = Visit(browser, service, (390, 844)).settled()
-        visit.page.on("dialog", lambda dialog: visit.messages.append("a script ran"))
-        visit.page.uncheck("#seen")
+    recommender = ep.Recommender(ep.MF(factors=2, epochs=2)).fit(ep.Dataset(events, items=items))
+    visit = Visit(browser, serve(recommender), (390, 844)).settled()
+    visit.page.on("dialog", lambda dialog: visit.messages.append("a script ran"))
+    visit.page.uncheck("#seen")
+    visit.settled()
+    for j in range(3):
+        visit.page.locator("#items .item").nth(j).click()
         visit.settled()
-        for j in range(3):
-            visit.page.locator("#items .item").nth(j).click()
-            visit.settled()
-        assert visit.fits()
-        assert visit.page.locator("#items img, #why img, #legend img").count() == 0
-        visit.context.close()
-        assert visit.messages == []
+    assert visit.fits()
+    assert visit.page.locator("#items img, #why img, #legend img").count() == 0
+    visit.context.close()
+    assert visit.messages == []
 
 
 def test_the_map(visit: Visit) -> None:
@@ -462,32 +478,28 @@ def test_layout_as_shown_in_the_docs(browser: Any, service: ServiceProcess, look
     assert visit.messages == []
 
 
-def test_a_new_model_under_an_open_page(browser: Any, tmp_path: Path) -> None:
-    fitted(seed=1).save(tmp_path)
-    with serving(tmp_path, "--no-watch") as service:
-        visit = Visit(browser, service).settled()
-        before = visit.page.inner_text("#summary")
-        fitted(seed=2).save(tmp_path)
-        after = service.client.post("/reload").json()["model"]
-        visit.page.select_option("#n", "20")
-        visit.page.wait_for_selector(f"#summary:has-text('{after}')")
-        assert visit.settled().page.inner_text("#summary") != before
-        assert visit.messages == []
-        visit.choose_user("u05")
-        visit.page.locator("#items .item").first.click()
-        visit.page.select_option("#attribute-country", "JP")
-        visit.settled()
-        # other users, items and columns
-        other = ep.Dataset({"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid")
-        ep.Recommender(ep.MF(factors=2, epochs=1)).fit(other).save(tmp_path)
-        last = service.client.post("/reload").json()["model"]
-        visit.page.select_option("#n", "50")
-        visit.page.wait_for_selector(f"#summary:has-text('{last}')")
-        visit.settled()
-        assert visit.page.input_value("#user") in ("x", "y", "z")
-        assert visit.page.is_hidden("#why-body")
-        assert visit.page.is_hidden("#trouble")
-        visit.context.close()
+def test_a_new_model_under_an_open_page(browser: Any, serve: Serve) -> None:
+    visit = Visit(browser, serve(fitted(seed=1))).settled()
+    before = visit.page.inner_text("#summary")
+    after = serve(fitted(seed=2)).client.get("/health").json()["model"]
+    visit.page.select_option("#n", "20")
+    visit.page.wait_for_selector(f"#summary:has-text('{after}')")
+    assert visit.settled().page.inner_text("#summary") != before
+    assert visit.messages == []
+    visit.choose_user("u05")
+    visit.page.locator("#items .item").first.click()
+    visit.page.select_option("#attribute-country", "JP")
+    visit.settled()
+    # other users, items and columns
+    other = ep.Dataset({"uid": ["x", "x", "y", "z"], "item": ["p", "q", "q", "r"]}, user="uid")
+    last = serve(ep.Recommender(ep.MF(factors=2, epochs=1)).fit(other)).client.get("/health").json()["model"]
+    visit.page.select_option("#n", "50")
+    visit.page.wait_for_selector(f"#summary:has-text('{last}')")
+    visit.settled()
+    assert visit.page.input_value("#user") in ("x", "y", "z")
+    assert visit.page.is_hidden("#why-body")
+    assert visit.page.is_hidden("#trouble")
+    visit.context.close()
 
 
 def test_a_page_with_a_token(browser: Any, tmp_path: Path) -> None:
@@ -512,21 +524,19 @@ def test_a_page_with_a_token(browser: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("model", [ep.MF(factors=4, epochs=3), ep.Popularity()], ids=lambda model: type(model).__name__)
-def test_models_without_attributes(browser: Any, tmp_path: Path, model: Any) -> None:
-    fitted(model, context=[ep.UserId()]).save(tmp_path)
-    with serving(tmp_path) as service:
-        visit = Visit(browser, service).settled()
-        assert visit.page.locator("#attributes select").count() == 0
-        assert visit.page.is_visible("#map-card") == isinstance(model, ep.MF)
-        visit.page.locator("#items .item").first.click()
-        visit.settled()
-        assert visit.page.locator("#bars .bar").count() >= 2
-        visit.page.click("#nobody")
-        visit.settled()
-        if isinstance(model, ep.MF):
-            assert "can say nothing of this visitor yet" in visit.page.inner_text("#status")
-        visit.context.close()
-        assert [text for text in visit.messages if "422" not in text] == []  # the page shows the refusal
+def test_models_without_attributes(browser: Any, serve: Serve, model: Any) -> None:
+    visit = Visit(browser, serve(fitted(model, context=[ep.UserId()]))).settled()
+    assert visit.page.locator("#attributes select").count() == 0
+    assert visit.page.is_visible("#map-card") == isinstance(model, ep.MF)
+    visit.page.locator("#items .item").first.click()
+    visit.settled()
+    assert visit.page.locator("#bars .bar").count() >= 2
+    visit.page.click("#nobody")
+    visit.settled()
+    if isinstance(model, ep.MF):
+        assert "can say nothing of this visitor yet" in visit.page.inner_text("#status")
+    visit.context.close()
+    assert [text for text in visit.messages if "422" not in text] == []  # the page shows the refusal
 
 
 def test_a_map_that_fails_to_load(browser: Any, service: ServiceProcess) -> None:
@@ -544,7 +554,7 @@ def test_a_service_that_has_ended(browser: Any, tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         visit = Visit(browser, service).settled()
         service.process.terminate()
-        service.process.wait(60)
+        service.process.wait(WAIT)
         visit.page.select_option("#n", "20")
         visit.page.wait_for_selector("#trouble:visible")
         assert "does not answer" in visit.page.inner_text("#trouble")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import resource
@@ -24,7 +25,7 @@ import pytest
 
 import everypair as ep
 
-from services import ServiceProcess, dataset, fitted, serving
+from services import WAIT, ServiceProcess, dataset, fitted, get, post, serving
 
 pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
 USERS = dataset().users.values.to_pylist()
@@ -38,7 +39,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]
         yield service
 
 
-def send_raw(port: int, content: bytes, seconds: float = 30) -> bytes:
+def send_raw(port: int, content: bytes, seconds: float = WAIT) -> bytes:
     """Send bytes on a new connection; what comes back until the headers of a response are there or the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         connection.sendall(content)
@@ -50,38 +51,36 @@ def send_raw(port: int, content: bytes, seconds: float = 30) -> bytes:
         return received
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = WAIT) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_recommendations_are_those_of_the_recommender(tmp_path: Path) -> None:
+def test_recommendations_are_those_of_the_recommender(remote: ServiceProcess) -> None:
     recommender = fitted()
-    recommender.save(tmp_path)
-    with serving(tmp_path) as service:
-        for user in USERS[:5]:
-            found = service.post("/recommend", user=user, n=4).json()["items"]
-            wanted = recommender.recommend(users=[user], n=4)
-            assert [entry["item"] for entry in found] == wanted["item"].to_pylist()
-            assert [entry["score"] for entry in found] == wanted["score"].to_pylist()
-        assert "EveryPair" in service.client.get("/").text
+    for user in USERS[:5]:
+        found = remote.post("/recommend", user=user, n=4).json()["items"]
+        wanted = recommender.recommend(users=[user], n=4)
+        assert [entry["item"] for entry in found] == wanted["item"].to_pylist()
+        assert [entry["score"] for entry in found] == wanted["score"].to_pylist()
+    assert "EveryPair" in remote.client.get("/").text
 
 
 def test_metrics_are_those_of_all_workers(remote: ServiceProcess) -> None:
     """Requests on separate connections reach both workers, and either worker reports the sum."""
 
     def counted() -> float:
-        lines = httpx.get(f"{remote.url}/metrics").text.splitlines()
+        lines = get(f"{remote.url}/metrics").text.splitlines()
         return sum(float(line.split()[-1]) for line in lines if line.startswith('everypair_requests_total{route="/similar"'))
 
     assert len(remote.workers()) == 2
     before = counted()
     for _ in range(20):
-        httpx.post(f"{remote.url}/similar", json={"item": "v01"})
+        post(f"{remote.url}/similar", json={"item": "v01"})
     assert counted() == before + 20
-    assert "everypair_resident_bytes" in httpx.get(f"{remote.url}/metrics").text
+    assert "everypair_resident_bytes" in get(f"{remote.url}/metrics").text
 
 
 def test_thousands_of_connections(remote: ServiceProcess) -> None:
@@ -108,7 +107,7 @@ def test_thousands_of_connections(remote: ServiceProcess) -> None:
 def test_concurrent_requests_are_answered_or_refused_as_busy(remote: ServiceProcess) -> None:
     with ThreadPoolExecutor(60) as pool:
         body = {"users": USERS, "n": 20}
-        answers = list(pool.map(lambda _: httpx.post(f"{remote.url}/recommend/batch", json=body, timeout=60), range(300)))
+        answers = list(pool.map(lambda _: post(f"{remote.url}/recommend/batch", json=body), range(300)))
     assert {answer.status_code for answer in answers} <= {200, 429}
     wanted = next(answer for answer in answers if answer.status_code == 200).json()["lists"]
     assert all(answer.json()["lists"] == wanted for answer in answers if answer.status_code == 200)
@@ -162,7 +161,7 @@ def test_slow_headers_and_bodies_are_refused(tmp_path: Path) -> None:
         assert send_raw(service.port, head).split()[1] == b"503"
         began = time.monotonic()
         assert send_raw(service.port, head[:30]) == b""  # closed
-        assert 0.4 < time.monotonic() - began < 10
+        assert time.monotonic() - began > 0.4
 
 
 # new models
@@ -180,7 +179,9 @@ def test_all_workers_switch_to_a_new_model(tmp_path: Path) -> None:
 
         def ask(j: int) -> None:
             while not stop.is_set():
-                with httpx.Client(base_url=service.url, timeout=60) as client:  # another connection may reach another worker
+                with httpx.Client(
+                    base_url=service.url, timeout=WAIT, verify=False
+                ) as client:  # another connection may reach another worker
                     for _ in range(10):
                         answer = client.post("/recommend", json={"user": USERS[j], "n": 5})
                         found.append((j, answer.json() if answer.status_code == 200 else answer.text))
@@ -188,11 +189,12 @@ def test_all_workers_switch_to_a_new_model(tmp_path: Path) -> None:
         asking = [threading.Thread(target=ask, args=(j,)) for j in range(4)]
         for each in asking:
             each.start()
+        wait_until(lambda: bool(found))
         for turn in (1, 0, 1):
             models[turn].save(tmp_path)
             names.append(json.loads(service.wait_for_log("switched"))["model"])
             service.wait_for_log("switched")
-            time.sleep(0.3)
+            wait_until(lambda: names[-1] in str(found[-1]) or not isinstance(found[-1][1], dict))
         stop.set()
         for each in asking:
             each.join()
@@ -218,11 +220,11 @@ def test_a_damaged_model_is_refused_by_all_workers(tmp_path: Path) -> None:
         assert "damaged" in answer.json()["error"]["message"]
         assert "/" not in answer.json()["error"]["message"], "no paths"
         assert str(numbers) in service.wait_for_log("model refused"), "the log has the path"
-        assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {before}
+        assert {get(f"{service.url}/health").json()["model"] for _ in range(20)} == {before}
         numbers.write_bytes(whole)
         after = service.client.post("/reload").json()
         assert after["changed"] is True
-        assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(20)} == {after["model"]}
+        assert {get(f"{service.url}/health").json()["model"] for _ in range(20)} == {after["model"]}
 
 
 def test_a_folder_that_is_replaced(tmp_path: Path) -> None:
@@ -242,7 +244,7 @@ def test_a_folder_that_is_replaced(tmp_path: Path) -> None:
         (tmp_path / "model-2").rename(current)
         for _ in range(2):
             assert json.loads(service.wait_for_log("switched"))["model"] == versions[2]
-        assert {httpx.get(f"{service.url}/health").json()["model"] for _ in range(16)} == {versions[2]}
+        assert {get(f"{service.url}/health").json()["model"] for _ in range(16)} == {versions[2]}
 
 
 def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
@@ -251,14 +253,14 @@ def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-watch", "--seconds", "1", "--workers", "2") as service, ThreadPoolExecutor(20) as pool:
 
         def reload(timeout: float) -> httpx.Response:
-            return httpx.post(f"{service.url}/reload", timeout=timeout)
+            return post(f"{service.url}/reload", timeout=timeout)
 
         for seed in (2, 3):
             fitted(seed=seed).save(tmp_path)
             slow = service.workers()[1]
             os.kill(slow, signal.SIGSTOP)  # a reload cannot finish while a worker is stopped
             for asking in [pool.submit(reload, 0.5) for _ in range(16)]:
-                with pytest.raises(httpx.ReadTimeout):
+                with pytest.raises(httpx.TimeoutException):
                     asking.result()
             os.kill(slow, signal.SIGCONT)
             service.wait_for_log("switched")
@@ -293,7 +295,7 @@ def test_a_restarted_worker_has_the_model_in_use(tmp_path: Path) -> None:
                 assert str(tmp_path) not in answer.text
             os.kill(service.workers()[0], signal.SIGKILL)
             service.wait_for_log("worker started")
-            assert {httpx.get(f"{service.url}/health", timeout=60).json()["model"] for _ in range(16)} == {before}
+            assert {get(f"{service.url}/health").json()["model"] for _ in range(16)} == {before}
         fitted(seed=3).save(model)
         assert service.client.post("/reload").json()["changed"] is True
     assert not list(Path(tempfile.gettempdir()).glob(f".everypair-serve-*/{before}"))
@@ -312,7 +314,7 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         assert second in service.workers()
         assert len(service.workers()) == 2
         for _ in range(20):
-            assert httpx.post(f"{service.url}/recommend", json={"user": USERS[0]}, timeout=60).status_code == 200
+            assert post(f"{service.url}/recommend", json={"user": USERS[0]}).status_code == 200
 
 
 def test_responses_that_clients_do_not_read_are_aborted(tmp_path: Path) -> None:
@@ -357,7 +359,7 @@ def test_workers_end_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         workers = service.workers()
         service.process.kill()
-        service.process.wait(30)
+        service.process.wait(WAIT)
         wait_until(lambda: not any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in workers))
 
 
@@ -370,38 +372,49 @@ def _state(pid: int) -> str:
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_requests_are_completed_before_the_service_ends(tmp_path: Path, sent: signal.Signals) -> None:
-    ep.Recommender(ep.MF(factors=64, epochs=1)).fit(ep.datasets.youtube_like(300, 60_000, seed=0)).save(tmp_path)
-    users = [f"u{j:03d}" for j in range(256)]
+    ep.Recommender(ep.MF(factors=16, epochs=1)).fit(ep.datasets.youtube_like(300, 5_000, seed=0)).save(tmp_path)
+    body = json.dumps({"users": [f"u{j:03d}" for j in range(256)], "n": 1000}).encode()
     with serving(tmp_path, "--seconds", "60") as service:
-        answers: list[httpx.Response] = []
-
-        def ask() -> None:
-            answers.append(httpx.post(f"{service.url}/recommend/batch", json={"users": users, "n": 1000}, timeout=60))
-
-        asking = [threading.Thread(target=ask) for _ in range(4)]
-        for each in asking:
-            each.start()
+        connections = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=WAIT) for _ in range(4)]
+        for connection in connections:  # the last byte is held back
+            connection.putrequest("POST", "/recommend/batch")
+            connection.putheader("Content-Type", "application/json")
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body[:-1])
         wait_until(lambda: service.gauge("everypair_requests_in_flight") == 5)
+        for connection in connections[:2]:  # complete before the signal; the others after it
+            connection.send(body[-1:])
         service.process.send_signal(sent)
-        for each in asking:
-            each.join()
-        assert service.process.wait(60) == 0
-        assert [answer.status_code for answer in answers] == [200] * 4
-        assert all(len(answer.json()["lists"]) == 256 for answer in answers)
+        for connection in connections[2:]:
+            connection.send(body[-1:])
+        answers = [connection.getresponse() for connection in connections]
+        assert [answer.status for answer in answers] == [200] * 4
+        assert all(len(json.loads(answer.read())["lists"]) == 256 for answer in answers)
+        assert service.process.wait(WAIT) == 0
         with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{service.url}/health")
+            get(f"{service.url}/health")
         service.wait_for_log("stopped")
         assert service.rest_of_log() == [], "the log is lines of JSON only, and 'stopped' is the last"
 
 
+def free_port() -> int:
+    """A port below those that the system gives to outgoing connections, some of which may be opened before it is used again."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_768):
+        with socket.socket() as candidate, suppress(OSError):
+            candidate.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")
+
+
 def test_a_killed_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:
     fitted().save(tmp_path)
-    with serving(tmp_path, "--workers", "2") as service:
-        port, before = service.port, service.post("/recommend", user=USERS[0]).json()
+    port = free_port()
+    with serving(tmp_path, "--workers", "2", "--port", str(port)) as service:
+        before = service.post("/recommend", user=USERS[0]).json()
         workers = service.workers()
         for pid in (service.process.pid, *workers):
             os.kill(pid, signal.SIGKILL)
-        service.process.wait(30)
+        service.process.wait(WAIT)
     with serving(tmp_path, "--port", str(port)) as service:
         assert service.post("/recommend", user=USERS[0]).json() == before
 
@@ -413,7 +426,7 @@ def test_a_signal_during_the_start(tmp_path: Path) -> None:
     assert process.stderr is not None
     time.sleep(1.5)
     process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=60)
+    _, log = process.communicate(timeout=WAIT)
     assert process.returncode in (0, -signal.SIGTERM), log  # the latter if no handler is installed yet
     assert "Traceback" not in log
 
@@ -423,7 +436,7 @@ def test_a_signal_during_the_start(tmp_path: Path) -> None:
 
 def run_serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment})
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False, env={**os.environ, **environment})
 
 
 def test_a_start_that_is_refused(tmp_path: Path, remote: ServiceProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import queue
 import re
@@ -10,18 +11,21 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 import everypair as ep
 
 CONTEXT = [ep.UserId(), ep.Attributes("country", "age"), ep.Previous(), ep.History(last=20)]
 ITEM = [ep.ItemId(), ep.Attributes("category")]
+WAIT = 300  # seconds: longer than anything takes, even under load; no result depends on it
+# Each request on a new connection. Reading the certificates of the system would take longer than most requests.
+get, post = (functools.partial(method, timeout=WAIT, verify=False) for method in (httpx.get, httpx.post))
 
 
 def dataset(titles: bool = True, users: int = 80) -> ep.Dataset:
@@ -68,9 +72,9 @@ class AppClient:
 class ServiceProcess:
     """A running ``everypair serve``: its address, its processes and its log."""
 
-    def __init__(self, process: subprocess.Popen[str], url: str, lines: queue.Queue[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], url: str, lines: queue.Queue[str | None]) -> None:
         self.process, self.url, self._lines = process, url, lines
-        self.client = httpx.Client(base_url=url, timeout=60)
+        self.client = httpx.Client(base_url=url, timeout=WAIT, verify=False)
 
     def post(self, path: str, **body: Any) -> httpx.Response:
         return self.client.post(path, json=body)
@@ -86,19 +90,18 @@ class ServiceProcess:
 
     def gauge(self, name: str) -> float:
         """A value of ``/metrics``."""
-        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        text = get(f"{self.url}/metrics").text
         return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
-    def wait_for_log(self, words: str, seconds: float = 60) -> str:
+    def wait_for_log(self, words: str) -> str:
         """The next line of the log that contains these words."""
-        while words not in (line := self._lines.get(timeout=seconds)):
+        while words not in (line := self._lines.get(timeout=WAIT) or pytest.fail(f"the log ended without {words!r}")):
             pass
         return line
 
     def rest_of_log(self) -> list[str]:
-        """The lines of the log that were not read yet, after the service has ended."""
-        time.sleep(0.5)
-        return [self._lines.get_nowait() for _ in range(self._lines.qsize())]
+        """The lines of the log that were not read yet, up to the end of the service."""
+        return list(iter(lambda: self._lines.get(timeout=WAIT), None))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -106,29 +109,27 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[Service
     """Run ``everypair serve`` on a folder, on any free port."""
     command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
-    lines: queue.Queue[str] = queue.Queue()
+    lines: queue.Queue[str | None] = queue.Queue()
 
     def read_log() -> None:
         assert process.stderr is not None
         for line in process.stderr:
             lines.put(line)
+        lines.put(None)  # the end
 
     reader = threading.Thread(target=read_log, daemon=True)
     reader.start()
     try:
-        log = []
-        while not (match := re.match(r"Serving on (http://\S+)/ ", log[-1] if log else "")):
-            try:
-                log.append(lines.get(timeout=60))
-            except queue.Empty:
-                raise AssertionError(f"the service did not start: {log}") from None
+        log = [""]
+        while not (match := re.match(r"Serving on (http://\S+)/ ", log[-1])):
+            log.append(lines.get(timeout=WAIT) or pytest.fail(f"the service did not start: {log}"))
         service = ServiceProcess(process, match[1], lines)
         with service.client:
             yield service
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(60)
-        reader.join(10)
+        process.wait(WAIT)
+        reader.join(WAIT)
         assert process.stderr is not None
         process.stderr.close()
