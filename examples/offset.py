@@ -1,4 +1,4 @@
-"""A tower with steps of its own: one number per context or item, in one dimension. See docs/your-own-model.md."""
+"""A custom tower with its own steps: one number per context or item. See docs/your-own-model.md."""
 
 from __future__ import annotations
 
