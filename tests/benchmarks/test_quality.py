@@ -195,6 +195,7 @@ def small(spec: DatasetSpec) -> DatasetSpec:
 def small_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data for all data sets, and all workers in this process."""
     monkeypatch.setattr(datasets, "DATASETS", [small(spec) for spec in datasets.DATASETS])
+    monkeypatch.setattr(datasets, "STRUCTURE", (*datasets.STRUCTURE, "factors"))  # few dimensions for untuned models, too
     monkeypatch.setattr(plan, "WorkerProcess", LocalWorker)
     for spec in datasets.DATASETS:
         FOLDERS.get(spec.read, split_folder)(tmp_path / spec.name)

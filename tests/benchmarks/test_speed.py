@@ -548,6 +548,7 @@ def test_how_figures_are_written() -> None:
     assert section.median_and_range([0.12345]) == "0.123 s"
     numbers = {0: "0", 0.00012: "0.00012", 0.5: "0.5", 12.345: "12.3", 123_456.7: "123,457"}
     assert {value: section.three_digits(value) for value in numbers} == numbers
+    assert section.slug("generated, 40,000 pairs") == "generated-40-000-pairs"
     titled = section.ReportSection("Title")
     titled.add_table(["a", "b"], [["|S|", "1"]])
     assert titled.lines[-2] == r"| \|S\| | 1 |"

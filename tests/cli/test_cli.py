@@ -164,8 +164,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_help_shows_an_example(command: str) -> None:
     text = done(command, "--help").stdout
     assert "Usage: " in text
-    if command != "benchmark":  # its subcommand has one
-        assert f"everypair {command} " in text.split("Example")[1]
+    assert f"everypair {command} " in text.split("Example")[1]
     assert done(command, "-h").stdout == text
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.engine.row_sweep import RowSweep, score
 from everypair.engine.vectors import Vectors
-from everypair.engine.view import Observed
 from everypair.kernels import permute, row_sweep, simd
 from everypair.kernels.jit import kernel
+from everypair.kernels.pairs import Observed
 from everypair.runtime.parallel import Workers
 
 seeds = st.integers(0, 10**6)
@@ -22,17 +22,13 @@ dtypes = st.sampled_from([np.float32, np.float64])
 
 
 @kernel
-def run_descend(
-    indices, psi, lo, hi, scores, a, a_step, b, b_step, J, coupled, rest, implicit, l2, eta, tiny, w, delta
-):  # fmt: skip
-    simd.descend(
-        indices, psi, lo, hi, 16, scores, a, a_step, b, b_step, J, coupled, rest, 3, implicit, l2, eta, tiny, w, 5, delta, 2
-    )  # fmt: skip
+def run_descend(pairs, psi, lo, hi, gram, row, moving, at):
+    simd.descend(pairs, psi, lo, hi, gram, row, moving, at)
 
 
 @kernel
-def run_steps(total, J, coupled, rest, implicit, l2, eta, tiny, w, delta):
-    simd.steps(total, J, coupled, rest, 3, implicit, l2, eta, tiny, w, 5, delta, 2)
+def run_steps(total, gram, row, moving, at):
+    simd.steps(total, gram, row, moving, at)
 
 
 @given(
@@ -59,19 +55,17 @@ def test_steps_in_registers_equal_the_plain_ones(seed: int, dtype: type, index: 
     w = random.normal(size=24).astype(dtype)
     found, expected = w.copy(), w.copy()
     delta, plain = np.zeros(20, dtype), np.zeros(20, dtype)
-    weights = (a, a_step, b, b_step)
-    steps = (J, coupled, rest, implicit, l2, eta, tiny)
-    run_descend(indices, psi, lo, hi, scores, *weights, *steps, found, delta)
-    J64, rest64, w64, psi64 = (x.astype(np.float64) for x in (J, rest, expected, psi))
+    pairs, gram = simd.WeightedPairs(indices, scores, a, a_step, b, b_step), simd.GramBlock(J, coupled, rest)
+    row, at = simd.RowSettings(implicit, l2, eta, tiny), simd.Offsets(16, 3, 5, 2)
+    run_descend(pairs, psi, lo, hi, gram, row, simd.Moving(found, delta), at)
+    scores64, a64, b64, J64, rest64, w64, psi64 = (x.astype(np.float64) for x in (scores, a, b, J, rest, expected, psi))
     delta64 = np.zeros(20)
-    simd.descend_plain(
-        indices, psi64, lo, hi, 16, scores.astype(np.float64), a.astype(np.float64), a_step, b.astype(np.float64), b_step,
-        J64, coupled, rest64, 3, implicit, l2, eta, tiny, w64, 5, delta64, 2,
-    )  # fmt: skip
+    pairs64, gram64 = simd.WeightedPairs(indices, scores64, a64, a_step, b64, b_step), simd.GramBlock(J64, coupled, rest64)
+    simd.descend_plain(pairs64, psi64, lo, hi, gram64, row, simd.Moving(w64, delta64), at)
     total = np.zeros((17, 16))
-    simd.accumulate_plain(indices, psi64, lo, hi, 16, scores, a, a_step, b, b_step, total)
+    simd.accumulate_plain(pairs, psi64, lo, hi, 16, total)
     from_total = w.copy()
-    run_steps(total, *steps, from_total, plain)
+    run_steps(total, gram, row, simd.Moving(from_total, plain), at)
     if dtype is np.float64 or hi - lo > 16 or implicit > 0 or l2 > 0:  # otherwise the block may be close to singular
         tolerance = 2e-2 if dtype is np.float32 else 1e-7
         scale = np.abs(w64).max() + np.abs(w).max()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import ModuleType
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -10,7 +14,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.kernels import order, row_sweep, simd, sparse, topn
-from everypair.kernels.jit import kernel, part, pick
+from everypair.kernels.jit import CacheIndex, kernel, pick, slice_of
 from everypair.runtime.parallel import Workers
 from everypair.towers.steps.conjugate_gradients import lowest
 
@@ -30,9 +34,9 @@ def test_solve(seed: int, n: int, rank: int) -> None:
 
 
 @kernel
-def run_vectorised(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total, delta):
-    simd.accumulate(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
-    simd.update(indices, psi, lo, hi, first, scores, delta, 0)
+def run_vectorised(pairs, psi, lo, hi, first, total, delta):
+    simd.accumulate(pairs, psi, lo, hi, first, total)
+    simd.update(pairs.indices, psi, lo, hi, first, pairs.scores, delta, 0)
 
 
 @given(seeds, st.sampled_from([np.float32, np.float64]), st.sampled_from([np.int32, np.int64]), st.booleans(), st.booleans())
@@ -48,8 +52,9 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
     delta = random.normal(size=16).astype(dtype)
     found, expected = np.ones((17, 16)), np.ones((17, 16))
     moved = scores.copy()
-    run_vectorised(indices, psi, lo, hi, 16, moved, a, int(many_a), b, int(many_b), found, delta)
-    simd.accumulate_plain(indices, psi, lo, hi, 16, scores, a, int(many_a), b, int(many_b), expected)
+    pairs = simd.WeightedPairs(indices, moved, a, int(many_a), b, int(many_b))
+    run_vectorised(pairs, psi, lo, hi, 16, found, delta)
+    simd.accumulate_plain(pairs._replace(scores=scores), psi, lo, hi, 16, expected)
     simd.update_plain(indices, psi, lo, hi, 16, scores, delta, 0)
     tolerance = 1e-4 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
@@ -98,19 +103,35 @@ def test_products_with_sparse_matrices(seed: int) -> None:
     random = np.random.default_rng(seed)
     X = sp.random_array((5, 4), density=0.5, rng=random, format="csr")
     v, out = random.normal(size=4), np.empty(5)
-    sparse.multiply(0, 5, X.indptr, X.indices, X.data, v, out)
+    matrix = sparse.SparseRows(X.indptr, X.indices, X.data)
+    sparse.multiply(0, 5, matrix, v, out)
     np.testing.assert_allclose(out, X @ v)
-    sparse.multiply_squared(0, 5, X.indptr, X.indices, X.data, v, out)
+    sparse.multiply_squared(0, 5, matrix, v, out)
     np.testing.assert_allclose(out, X.power(2) @ v)
-    sparse.multiply(0, 5, X.indptr, X.indices, 1.0, v, out)
+    sparse.multiply(0, 5, matrix._replace(values=1.0), v, out)
     np.testing.assert_allclose(out, (X != 0) @ v)
 
 
 def test_a_scalar_stands_for_a_constant_array() -> None:
     assert pick(2.0, 5) == 2.0
     assert pick(np.arange(3.0), 2) == 2.0
-    assert part(2.0, 1, 3) == 2.0
-    assert part(np.arange(3.0), 1, 3).tolist() == [1.0, 2.0]
+    assert slice_of(2.0, 1, 3) == 2.0
+    assert slice_of(np.arange(3.0), 1, 3).tolist() == [1.0, 2.0]
+
+
+def test_compiled_kernels_of_another_version_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index names the classes of arguments, and one of them may be gone."""
+    module = ModuleType("another_version")
+    exec("class Arguments: pass", module.__dict__)
+    monkeypatch.setitem(sys.modules, "another_version", module)
+    CacheIndex(str(tmp_path), "kernel", 1).save(module.Arguments, None)
+    index = CacheIndex(str(tmp_path), "kernel", 1)
+    assert module.Arguments in index._load_index()
+    kept = module.__dict__.pop("Arguments")
+    assert index._load_index() == {}
+    index.save("arguments", None)
+    assert list(index._load_index()) == ["arguments"]
+    assert kept.__module__ == "another_version"
 
 
 @given(seeds)

@@ -162,8 +162,6 @@ def test_reproduce_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
         (["reproduce", "--data", "movielens-1m"], "give --path"),
         (["reproduce", "--path", "/nowhere"], "--path is for real data"),
         (["reproduce", "--data", "movielens-1m", "--path", "/nowhere"], "/nowhere"),
-        (["benchmark", "quality", "--data", "."], "has none of the data sets"),
-        (["benchmark", "quality", "--data", ".", "--rows", "netflix"], "there is no row 'netflix'"),
         (["reproduce", "--users", "3"], "not in the range"),
     ],
 )
@@ -211,7 +209,7 @@ def test_errors_with_a_traceback_on_request() -> None:
     assert isinstance(done.exception, ValueError)
 
 
-@pytest.mark.parametrize("arguments", [[], ["reproduce"], ["benchmark"], ["benchmark", "quality"]])
+@pytest.mark.parametrize("arguments", [[], ["reproduce"]])
 def test_help(arguments: list[str]) -> None:
     done = run(*arguments, "--help")
     assert done.exit_code == 0

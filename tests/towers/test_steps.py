@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.columns import features
+from everypair.columns import fields
 from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.history_field import NORMALIZATIONS, HistoryField, Window
-from everypair.kernels import pairs
+from everypair.kernels import pairs, sparse
 from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers.steps import one_hot
 
@@ -113,7 +113,7 @@ def test_levels_are_their_matrix(seed: int) -> None:
     for squared in ("", "_squared"):
         np.testing.assert_allclose(getattr(field, f"multiply{squared}")(v, SERIAL), X @ v)
         np.testing.assert_allclose(getattr(field, f"multiply{squared}_transposed")(z, SERIAL), X.T @ z, atol=1e-12)
-    np.testing.assert_allclose(field.columns.apply(features.columns.multiply, z, SERIAL), X.T @ z, atol=1e-12)
+    np.testing.assert_allclose(field.columns.apply(sparse.multiply, z, SERIAL), X.T @ z, atol=1e-12)
     out = np.ones((3, 9))
     field.add_products(W, out, SERIAL)
     np.testing.assert_allclose(out, 1 + W @ X.T)
@@ -126,15 +126,15 @@ def test_levels_are_their_matrix(seed: int) -> None:
 
 
 def test_matrices_of_ones_are_levels() -> None:
-    assert isinstance(features.as_field("a", np.eye(3, dtype=int)), OneHotField)
-    assert isinstance(features.as_field("a", 2 * np.eye(3, dtype=int)), SparseField)
-    assert isinstance(features.as_field("a", np.array([[1, 1], [0, 1]])), SparseField)
-    np.testing.assert_array_equal(features.as_field("a", np.array([[0, 1], [0, 0]])).toarray(), [[0, 1], [0, 0]])
+    assert isinstance(fields.as_field("a", np.eye(3, dtype=int)), OneHotField)
+    assert isinstance(fields.as_field("a", 2 * np.eye(3, dtype=int)), SparseField)
+    assert isinstance(fields.as_field("a", np.array([[1, 1], [0, 1]])), SparseField)
+    np.testing.assert_array_equal(fields.as_field("a", np.array([[0, 1], [0, 0]])).toarray(), [[0, 1], [0, 0]])
 
 
 def test_many_levels_are_walked_by_feature() -> None:
     """Where sums by level of every range would cost more than the rows."""
-    n = 4 * features.RANGE
+    n = 4 * fields.RANGE
     assert OneHotField(np.arange(n) % 100, 100).by_row
     assert not OneHotField(np.arange(n), n).by_row
     assert OneHotField(np.arange(50), 50).by_row
@@ -144,7 +144,7 @@ def test_many_levels_are_walked_by_feature() -> None:
 def test_slopes_of_events(seed: int, dtype: type, many: bool, lost: bool) -> None:
     """Rows with one pair each: as rows with any number of pairs."""
     random = np.random.default_rng(seed)
-    n = int(random.integers(1, 2 * pairs.AT_ONCE))
+    n = int(random.integers(1, 2 * pairs.CACHE_ROWS))
     index, indptr = random.integers(0, 5, n).astype(np.int32), np.arange(n + 1)
     psi = random.normal(size=(2, 5)).astype(dtype)
     psi[:, :2] = 0.0
@@ -152,16 +152,16 @@ def test_slopes_of_events(seed: int, dtype: type, many: bool, lost: bool) -> Non
     a: Any = random.normal(size=n).astype(dtype) if many else 0.9
     b: Any = random.normal(size=n).astype(dtype) if many else 1.0
     m: Any = 0.0 if lost else random.uniform(0, 1, n).astype(dtype) if many else 0.1
-    rest = (m, product_f, 0.7, 1e-5)
+    observed, implicit = pairs.Observed(indptr, index, a, b, scores), pairs.Implicit(m, product_f, 0.7)
     found, expected = np.ones((2, n), dtype), np.ones((2, n), dtype)
-    pairs.slopes_by_event(0, n, index, a, b, scores, psi[0], *rest, *found)
-    pairs.slopes(0, n, indptr, a, b, scores, psi[0][index], *rest, *expected)
+    pairs.slopes_by_event(0, n, observed, psi[0], implicit, 1e-5, *found)
+    pairs.slopes(0, n, observed, psi[0][index], implicit, 1e-5, *expected)
     tolerance = 1e-5 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    rest = (m, product_f, product_q, 0.7, 0.2, 0.6, 1e-5, phi)
+    both = pairs.ImplicitPair(m, product_f, product_q, 0.7, 0.2, 0.6)
     state, other = np.ones((8, n), dtype), np.ones((8, n), dtype)
-    pairs.slopes_pair_by_event(0, n, index, a, b, scores, *psi, *rest, state)
-    pairs.slopes_pair(0, n, indptr, a, b, scores, psi[0][index], psi[1][index], *rest, other)
+    pairs.slopes_pair_by_event(0, n, observed, *psi, both, 1e-5, phi, state)
+    pairs.slopes_pair(0, n, observed, psi[0][index], psi[1][index], both, 1e-5, phi, other)
     np.testing.assert_allclose(state, other, rtol=tolerance, atol=tolerance)
     moved = scores.copy()
     pairs.move_pair_by_event(0, n, index, *psi, phi, product_f, moved)
@@ -192,11 +192,11 @@ def test_a_history_by_sequence_takes_the_steps_of_products(model: type, kind: st
     if n == 0:
         return
     feedback, other = feedback_of(random, n, 3, kind), random.integers(0, 3, n)
-    assert history.pasts is not None
+    assert history.sequences is not None
     settings = {"regularization": 0.3, "rotate": False}
     by_sequence = fit(model, feedback, {"history": history, "other": other}, **settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(HistoryField, "pasts", None)
+        patch.setattr(HistoryField, "sequences", None)
         by_products = fit(model, feedback, {"history": history, "other": other}, **settings)
     objectives = [[record.objective for record in fitted.history_] for fitted in (by_sequence, by_products)]
     np.testing.assert_allclose(*objectives, rtol=1e-6)
@@ -207,9 +207,9 @@ def test_rows_in_no_order_have_products_alone() -> None:
     items, bounds = np.array([0, 1, 2, 0], np.int32), np.array([0, 2, 4])
     window = Window(0, 1.0, "sqrt")
     in_order = HistoryField(items, bounds, np.array([0, 0, 2, 2]), np.array([0, 1, 2, 4]), 3, window)
-    assert in_order.pasts is not None
-    assert in_order.take(np.array([2, 3, 0, 1])).pasts is None
-    assert in_order.take(np.array([1, 0])).pasts is None
+    assert in_order.sequences is not None
+    assert in_order.take(np.array([2, 3, 0, 1])).sequences is None
+    assert in_order.take(np.array([1, 0])).sequences is None
 
 
 @pytest.mark.full  # loops that check bounds are compiled in another way: multiply-adds at the end of a range are not always fused
@@ -221,7 +221,7 @@ def test_the_same_bits_on_any_number_of_threads(model: type) -> None:
     bounds = np.append(np.flatnonzero(np.append(True, np.diff(contexts["user"]) > 0)), n)
     items = random.integers(0, 50, n).astype(np.int32)
     contexts["history"] = HistoryField(items, bounds, bounds[contexts["user"]], np.arange(n), 50, Window(7, 0.9, "sqrt"))
-    assert len(contexts["history"].pasts.ranges) > 3
+    assert len(contexts["history"].sequences.ranges) > 3
     feedback = ep.Feedback(np.arange(n), items)
     found = [
         {name: value.tobytes() for name, value in fit(model, feedback, contexts, epochs=2, n_threads=n_threads).parameters_.items()}

@@ -18,7 +18,7 @@ from sklearn.base import clone
 import everypair as ep
 from everypair import reference
 from everypair.engine.cpu import CpuEngine
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 from everypair.towers.lookup import LevelView

@@ -147,8 +147,11 @@ def _toml(contents: dict[str, Any]) -> str:
     from everypair.recommend.config import built
     from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
-    made = {name: built(value) for name, value in contents["configuration"].items()}
-    recipes = {name: [as_text(recipe) for recipe in made[name]] for name in ("context", "item")}
+    objects = {name: built(value) for name, value in contents["configuration"].items()}
+    recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
     return toml(
-        {"model": model_settings(made["model"]), "recommender": {**recipes, "unit": made["unit"], "unknown": made["unknown"]}}
+        {
+            "model": model_settings(objects["model"]),
+            "recommender": {**recipes, "unit": objects["unit"], "unknown": objects["unknown"]},
+        }
     )

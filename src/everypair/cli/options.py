@@ -180,7 +180,7 @@ DATA = _combined([
     configured("data", "--repeats", type=choice("keep", "sum", "drop"), help="Repeated events of a user and item. [default: keep]"),
 ])  # fmt: skip
 MODEL = _combined([
-    recommender_option("--context", multiple=True, type=RecipeType(), help="Features of contexts; may repeat. [default: user]"),
+    recommender_option("--context", multiple=True, type=RecipeType(), help="Features of contexts; repeatable. [default: user]"),
     recommender_option("--item-context", multiple=True, type=RecipeType(), key="item", help="Features of items. [default: item]"),
     recommender_option("--unit", type=choice("auto", "user", "event"), help="Contexts are users or events. [default: auto]"),
     recommender_option(

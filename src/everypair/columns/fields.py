@@ -9,9 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from everypair.kernels import one_hot as levels
-from everypair.kernels import row_vectors as parts
-from everypair.kernels import sparse
+from everypair.kernels import one_hot, row_vectors, sparse
 from everypair.kernels.order import grouped
 from everypair.kernels.permute import take
 from everypair.runtime import validation as check
@@ -99,17 +97,17 @@ class Compressed:
     """Compressed rows (or columns) of a sparse matrix, and the ranges that threads share them in."""
 
     def __init__(self, indptr: np.ndarray, indices: np.ndarray, values: Values) -> None:
-        self.arrays = (indptr.astype(np.int64), indices, values)
+        self.arrays = sparse.SparseRows(indptr.astype(np.int64), indices, values)
         self._ranges: dict[int, np.ndarray] = {}
 
     def ranges(self, workers: Workers) -> np.ndarray:
         if workers.n_threads not in self._ranges:
-            self._ranges[workers.n_threads] = workers.split(self.arrays[0])
+            self._ranges[workers.n_threads] = workers.split(self.arrays.indptr)
         return self._ranges[workers.n_threads]
 
     def apply(self, kernel: Any, v: np.ndarray, workers: Workers) -> np.ndarray:
-        out = np.empty(len(self.arrays[0]) - 1, v.dtype)
-        workers.run(kernel, self.ranges(workers), *self.arrays, v, out)
+        out = np.empty(len(self.arrays.indptr) - 1, v.dtype)
+        workers.run(kernel, self.ranges(workers), self.arrays, v, out)
         return out
 
 
@@ -158,10 +156,10 @@ class SparseField(Field):
 
     def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """A thread takes whole dimensions: fewer, longer pieces of work than a product at a time."""
-        workers.run(sparse.add_products, workers.singly(len(W), W.size + out.size), *self.rows.arrays, W, out)
+        workers.run(sparse.add_products, workers.singly(len(W), W.size + out.size), self.rows.arrays, W, out)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
-        parts.add_rows(start, stop, *self.rows.arrays, W, out)
+        row_vectors.add_rows(start, stop, self.rows.arrays, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(sparse.multiply, z, workers)
@@ -229,16 +227,16 @@ class OneHotField(Field):
         return out
 
     def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
-        workers.run(levels.add_products, workers.even(self.shape[0]), self.codes, with_none(W, axis=1), out)
+        workers.run(one_hot.add_products, workers.even(self.shape[0]), self.codes, with_none(W, axis=1), out)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
-        parts.add_levels(start, stop, self.codes, W, out)
+        row_vectors.add_levels(start, stop, self.codes, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         if not self.by_row:
             return self.columns.apply(sparse.multiply, z, workers)
         sums = np.zeros((len(self.ranges) - 1, self.shape[1] + 1))
-        workers.run(levels.add_at, range(len(self.ranges)), self.ranges, self.codes, z, sums)
+        workers.run(one_hot.add_at, range(len(self.ranges)), self.ranges, self.codes, z, sums)
         return sums.sum(axis=0)[:-1].astype(z.dtype)
 
     multiply_squared = multiply

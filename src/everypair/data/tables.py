@@ -154,8 +154,8 @@ def _numbers(strings: pa.ChunkedArray) -> pa.ChunkedArray:
 def column(table: pa.Table, name: str, argument: str, option: str) -> pa.ChunkedArray:
     """A column of a table; an error names ``option``, the setting for the column's name."""
     if name not in table.column_names:
-        there = ", ".join(map(repr, table.column_names)) or "none"
-        raise ValueError(f"{argument} has no column {name!r}; it has {there}. Set {option} to the name of the column.")
+        existing = ", ".join(map(repr, table.column_names)) or "none"
+        raise ValueError(f"{argument} has no column {name!r}; it has {existing}. Set {option} to the name of the column.")
     return table[name]
 
 

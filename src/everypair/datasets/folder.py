@@ -36,10 +36,10 @@ def parquet(path: str | os.PathLike[str], **options: Any) -> Dataset:
 
 def files(path: str | os.PathLike[str], *names: str) -> list[Path]:
     """Paths of files in a folder; an error if any is missing."""
-    there = names_in(path)
-    missing = [name for name in names if name not in there]
+    existing = names_in(path)
+    missing = [name for name in names if name not in existing]
     if missing:
-        raise FileNotFoundError(f"{path} must hold {listed(names)}, but {listed(missing)} cannot be found. {holds(there)}")
+        raise FileNotFoundError(f"{path} must hold {listed(names)}, but {listed(missing)} cannot be found. {holds(existing)}")
     return [Path(path) / name for name in names]
 
 

@@ -31,11 +31,11 @@ FRAMES = (
 
 def titles(category: np.ndarray, categories: tuple[str, ...], random: np.random.Generator) -> list[str]:
     """A title for each video; repeated titles get a part number."""
-    made, times = [], {}
+    result, times = [], {}
     for number in category.tolist():
         subjects = SUBJECTS[categories[number]].split("; ")
         text = FRAMES[random.integers(len(FRAMES))].format(subjects[random.integers(len(subjects))])
         text = text[0].upper() + text[1:]
         times[text] = times.get(text, 0) + 1
-        made.append(text if times[text] == 1 else f"{text}, part {times[text]}")
-    return made
+        result.append(text if times[text] == 1 else f"{text}, part {times[text]}")
+    return result

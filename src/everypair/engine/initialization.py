@@ -14,6 +14,7 @@ import numpy as np
 
 from everypair.engine.feedback import Feedback, values_at
 from everypair.kernels.row_vectors import add_rows
+from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -33,7 +34,7 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, random: np.r
     out = np.zeros((m, factors), dtype)
 
     def chunk(start: int, stop: int) -> None:
-        add_rows(start, stop, indptr, indices, weight, signs, out[start:stop])
+        add_rows(start, stop, SparseRows(indptr, indices, weight), signs, out[start:stop])
 
     workers.run(chunk, workers.split(indptr))
     balance = _balance(weight, indptr).astype(dtype)[:, None]

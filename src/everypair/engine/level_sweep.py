@@ -8,15 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.engine.view import Observed
-from everypair.kernels.level_sweep import sweep
-from everypair.kernels.simd import LANES
+from everypair.kernels.level_sweep import ContextMatrices, ImplicitLevels, LevelContexts, sweep
+from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.pairs import Observed
+from everypair.kernels.simd import LANES, WeightedPairs
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
 
 LARGEST = 2**28  # bytes of matrices that are held at a time
 LONGEST = 2**22  # pairs of a level
-TOGETHER = 256  # of them that are computed together
+MATRIX_BATCH = 256  # matrices per product
 
 
 class Partner(NamedTuple):
@@ -68,15 +69,16 @@ def sweep_levels(
     moving, psi = _padded(W, 1), _padded(partner.psi, 1)
     J, M = _padded(partner.J, 0, 1), _padded(partner.J if implicit is None else implicit, 0, 1)
     a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
+    weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
     for start, stop, table, codes in parts:
         inner = np.zeros((1, 1, 1), dtype)
         if implicit is None and table.ndim == 3:
             own = table.shape[1]
             inner = _in_chunks(lambda D: (D.astype(np.float64) @ J) @ np.swapaxes(D, 1, 2), table, (own, own), workers)
         workers.run(
-            sweep, start + workers.split(groups[start : stop + 1] - groups[start]), groups, contexts,
-            pairs.indptr, pairs.indices, a, np.ndim(pairs.a), b, np.ndim(pairs.b), pairs.scores, psi, table, inner, codes,
-            partner.weight, M, implicit is not None, penalty, eta, tiny(dtype), moving,
+            sweep, start + workers.split(groups[start : stop + 1] - groups[start]), LevelContexts(groups, contexts),
+            pairs.indptr, weighted, psi, ContextMatrices(table, inner, codes),
+            ImplicitLevels(partner.weight, M, implicit is not None), NewtonSettings(penalty, eta, tiny(dtype)), moving,
         )  # fmt: skip
     W[...] = moving[:, :k]
     return True
@@ -135,8 +137,8 @@ def _in_chunks(
     out = np.empty((len(rows), *shape), rows.dtype)
 
     def some(start: int, stop: int) -> None:
-        for first in range(start, stop, TOGETHER):
-            last = min(first + TOGETHER, stop)
+        for first in range(start, stop, MATRIX_BATCH):
+            last = min(first + MATRIX_BATCH, stop)
             out[first:last] = function(rows[first:last])
 
     workers.chunks(len(rows), some)

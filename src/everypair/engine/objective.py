@@ -34,8 +34,10 @@ from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.level_sweep import Partner, sweep_levels
 from everypair.engine.row_sweep import RowSweep, score
 from everypair.engine.vectors import Vectors
-from everypair.engine.view import Observed, View
+from everypair.engine.view import View
 from everypair.kernels import pairs, row_sweep
+from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
 from everypair.kernels.permute import put, take
 from everypair.runtime.numerics import NEVER, Values, tiny
 from everypair.runtime.parallel import Workers
@@ -183,19 +185,18 @@ class Side(View):
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._buffer("g"), self._buffer("h")
-        self._run_pairs(
-            pairs.slopes_by_event if self._by_event else pairs.slopes, self._a, self._b, self._scores, self._seen(f), self._weight,
-            self._product(f, "product"), self.gram[f, f], self._tiny, g, h,
-        )  # fmt: skip
+        implicit = Implicit(self._weight, self._product(f, "product"), self.gram[f, f])
+        kernel = pairs.slopes_by_event if self._by_event else pairs.slopes
+        self.workers.run(kernel, self._bounds, self._observed, self._seen(f), implicit, self._tiny, g, h)
         return g, h
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
         out, J = self._buffer("pair", (8, self.n_rows)), self.gram
-        self._run_pairs(
-            pairs.slopes_pair_by_event if self._by_event else pairs.slopes_pair, self._a, self._b, self._scores,
-            self._seen(f), self._seen(q, "seen_q"), self._weight, self._product(f, "product"), self._product(q, "product_q"),
-            J[f, f], J[f, q], J[q, q], self._tiny, phi, out,
-        )  # fmt: skip
+        products = self._product(f, "product"), self._product(q, "product_q")
+        implicit = ImplicitPair(self._weight, *products, J[f, f], J[f, q], J[q, q])
+        kernel = pairs.slopes_pair_by_event if self._by_event else pairs.slopes_pair
+        psi_f, psi_q = self._seen(f), self._seen(q, "seen_q")
+        self.workers.run(kernel, self._bounds, self._observed, psi_f, psi_q, implicit, self._tiny, phi, out)
         return out.T
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -203,10 +204,8 @@ class Side(View):
         psi, dims = self._other_rows(), slice(at, at + tangent.shape[1])
         if psi[:, dims].shape != psi.shape:
             psi = np.ascontiguousarray(psi[:, dims])
-        self._run(
-            pairs.slopes_along, self._indices, self._a, self._b, self._scores, psi, tangent,
-            tiny(self.dtype), self._along(), g, h,
-        )  # fmt: skip
+        observed = self._observed
+        self.workers.run(pairs.slopes_along, self._bounds, observed, psi, tangent, tiny(self.dtype), self._along(), g, h)
         if np.any(self._weight):
             J, weight = self.gram[dims], np.broadcast_to(self._weight, self.n_rows)
             phi = self.own.range_vectors(0, self.own.shape[1])
@@ -229,7 +228,7 @@ class Side(View):
         for q, product in self._tracked.items():
             if np.ndim(product):
                 self.workers.run(pairs.add_scaled, self.workers.even(self.n_rows), self.gram[q, f], delta, product)
-        self._run_pairs(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
+        self._run_move(pairs.move_by_event if self._by_event else pairs.move, self._seen(f), delta, self._scores)
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         for dimension, delta in ((f, delta_f), (q, delta_q)):
@@ -240,13 +239,13 @@ class Side(View):
                 J, ranges = self.gram[p], self.workers.even(self.n_rows)
                 self.workers.run(pairs.add_both, ranges, J[f], delta_f, J[q], delta_q, product)
         kernel = pairs.move_pair_by_event if self._by_event else pairs.move_pair
-        self._run_pairs(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
+        self._run_move(kernel, self._seen(f), self._seen(q, "seen_q"), delta_f, delta_q, self._scores)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
         self.own.advance_along(at, tangent, delta, self.workers)
         self._tracked.clear()
         self.moved.update(range(at, at + tangent.shape[1]))
-        self._run(pairs.move_along, self._along(), delta, self._scores)
+        self.workers.run(pairs.move_along, self._bounds, self._indptr, self._along(), delta, self._scores)
 
     def _other_rows(self) -> np.ndarray:
         """All vectors of the other side, which do not change while this one is swept."""
@@ -292,21 +291,15 @@ class Side(View):
             self._sweep = self._sweep or RowSweep(self._indptr, self.workers)
             self._sweep(self._observed, self.other, self.gram, self._weight, penalty, eta, self._tiny, W)
         else:
-            rest = (self._weight, penalty, eta, self._tiny, W)
-            self._run(
-                row_sweep.sweep_blocks, self._indices, self._a, self._b, self._scores, self.other.rows, self.gram, block_size, *rest
-            )  # fmt: skip
+            terms = (self._observed, self.other.rows, self._weight, self.gram, NewtonSettings(penalty, eta, self._tiny))
+            self.workers.run(row_sweep.sweep_blocks, self._bounds, *terms, block_size, W)
         self.own.become(W)
 
     @property
     def _observed(self) -> Observed:
         return Observed(self._indptr, self._indices, self._a, self._b, self._scores)
 
-    def _run(self, kernel: Any, *args: Any) -> None:
-        self.workers.run(kernel, self._bounds, self._indptr, *args)
-
-    def _run_pairs(self, kernel: Any, *args: Any) -> None:
-        """A kernel that takes what :meth:`_seen` gives."""
+    def _run_move(self, kernel: Any, *args: Any) -> None:
         self.workers.run(kernel, self._bounds, self._indices if self._by_event else self._indptr, *args)
 
     def _seen(self, f: int, name: str = "seen") -> np.ndarray:

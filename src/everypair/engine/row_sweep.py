@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from everypair.engine.vectors import Vectors
-from everypair.engine.view import Observed
 from everypair.kernels import row_sweep
-from everypair.kernels.simd import LANES
+from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.pairs import Observed
+from everypair.kernels.simd import LANES, GramBlock, WeightedPairs
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -34,15 +35,15 @@ class RowSweep:
     def __init__(self, indptr: np.ndarray, workers: Workers) -> None:
         self._workers = workers
         lengths = np.diff(indptr)
-        self._long = np.flatnonzero(lengths > row_sweep.SHARED)
-        pieces = [np.arange(indptr[c], indptr[c + 1], row_sweep.SHARED) for c in self._long]
-        self._pieces = np.concatenate([[0], np.cumsum([len(starts) for starts in pieces])]).astype(np.int64)
-        self._row = np.repeat(np.arange(len(self._long)), np.diff(self._pieces))
-        self._lo = np.concatenate([*pieces, np.empty(0, indptr.dtype)])
-        self._hi = np.minimum(self._lo + row_sweep.SHARED, indptr[1:][self._long[self._row]])
+        long = np.flatnonzero(lengths > row_sweep.SHARED)
+        pieces = [np.arange(indptr[c], indptr[c + 1], row_sweep.SHARED) for c in long]
+        bounds = np.concatenate([[0], np.cumsum([len(starts) for starts in pieces])]).astype(np.int64)
+        row = np.repeat(np.arange(len(long)), np.diff(bounds))
+        lo = np.concatenate([*pieces, np.empty(0, indptr.dtype)])
+        self._pieces = row_sweep.Pieces(long, bounds, lo, np.minimum(lo + row_sweep.SHARED, indptr[1:][long[row]]), row)
         short = np.where(lengths > row_sweep.SHARED, 0, lengths)
         self._bounds = workers.split(np.concatenate([[0], np.cumsum(short)]))
-        self._totals = np.empty((len(self._lo), LANES + 1, LANES))
+        self._totals = np.empty((len(lo), LANES + 1, LANES))
 
     def __call__(
         self,
@@ -58,12 +59,12 @@ class RowSweep:
         """Coordinate descent on all dimensions of the rows of ``W``; ``J`` is the other side's Gram, ``weight`` alpha0 m_c."""
         dtype, k = W.dtype, W.shape[1]
         moving = W if k % LANES == 0 else np.pad(W, ((0, 0), (0, -k % LANES)))
-        indices, scores = pairs.indices, pairs.scores
         a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
         beside = J - np.diag(np.diag(J))
         coupled = bool(np.any(weight)) and bool(np.any(beside))
-        weights = (a, np.ndim(pairs.a), b, np.ndim(pairs.b), scores)
-        delta = np.empty(len(self._long) * LANES, dtype)
+        weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
+        settings, n_long = NewtonSettings(penalty, eta, tiny), len(self._pieces.rows)
+        delta = np.empty(n_long * LANES, dtype)
         for first in range(0, k, LANES):
             stop = min(first + LANES, k)
             psi = other.panel(first, stop, self._workers)
@@ -73,27 +74,24 @@ class RowSweep:
             if coupled:
                 block[1 : 1 + stop - first, : stop - first] = beside[first:stop, first:stop]
                 rest, rest_step = self._product(moving[:, :k], beside[:, first:stop]), LANES
-            steps = (block, coupled, rest, rest_step, weight, penalty, eta, tiny, moving.reshape(-1), moving.shape[1], first)
-            self._run_pieces_and_rows(pairs.indptr, indices, weights, psi, steps)
-            if len(self._long):
-                row_sweep.step_long(0, len(self._long), self._long, self._pieces, self._totals, *steps, delta)
-                self._workers.run(
-                    row_sweep.move_pieces, range(len(self._lo) + 1), self._lo, self._hi, self._row, indices, psi, scores, delta
-                )  # fmt: skip
+            steps = (row_sweep.ImplicitBlock(weight, GramBlock(block, coupled, rest), rest_step), settings, moving, first)
+            self._run_pieces_and_rows(pairs.indptr, weighted, psi, steps)
+            if n_long:
+                row_sweep.step_long(0, n_long, self._pieces, self._totals, *steps, delta)
+                pieces = range(len(self._pieces.lo) + 1)
+                self._workers.run(row_sweep.move_pieces, pieces, self._pieces, weighted, psi, delta)
         if moving is not W:
             W[...] = moving[:, :k]
 
-    def _run_pieces_and_rows(self, indptr: Any, indices: Any, weights: Any, psi: np.ndarray, steps: Any) -> None:
+    def _run_pieces_and_rows(self, indptr: np.ndarray, pairs: WeightedPairs, psi: np.ndarray, steps: Any) -> None:
         """Sums of the pieces of long rows, and all of the other rows: any task may run at any time."""
-        n, bounds = len(self._lo), self._bounds
-        of_pieces: Any = (self._lo, self._hi, indices, *weights, psi, self._totals)
-        of_rows: Any = (indptr, indices, *weights, psi, *steps)
+        n, bounds = len(self._pieces.lo), self._bounds
 
         def some(start: int, stop: int) -> None:
             if start < n:
-                row_sweep.sum_pieces(start, min(stop, n), *of_pieces)
+                row_sweep.sum_pieces(start, min(stop, n), self._pieces, pairs, psi, self._totals)
             if stop > n:
-                row_sweep.sweep(bounds[max(start - n, 0)], bounds[stop - n], *of_rows)
+                row_sweep.sweep(bounds[max(start - n, 0)], bounds[stop - n], indptr, pairs, psi, *steps)
 
         self._workers.run(some, range(n + len(bounds)))
 

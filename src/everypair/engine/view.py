@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import numpy as np
 
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import LevelBlock
 from everypair.engine.vectors import Vectors
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
-from everypair.runtime.numerics import Values
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.runtime.parallel import Workers
-
-
-class Observed(NamedTuple):
-    """The observed pairs of one side in compressed rows, with the weights of Lemma 1 and the current scores."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-    a: Values
-    b: Values
-    scores: np.ndarray
 
 
 class View(ABC):
@@ -61,8 +49,8 @@ class View(ABC):
         """``phi(c) += delta_c tangent(c)``, with the tangent of the last :meth:`slopes_along`."""
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
-        """Half gradients and half curvatures for two dimensions, in the state array that :mod:`everypair.kernels.pairs` describes;
-        ``phi`` is the tower's current ``phi_f``."""
+        """Half gradients and half curvatures for two dimensions, as the state of :mod:`everypair.kernels.machine_state`; ``phi`` is
+        the tower's current ``phi_f``."""
         state = np.zeros((self.n_rows, 8), self.dtype)
         g_f, h_ff = (x.copy() for x in self.slopes(f))
         g_q, h_qq = (x.copy() for x in self.slopes(q))

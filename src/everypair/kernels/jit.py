@@ -1,23 +1,51 @@
-"""How kernels are compiled, and :func:`pick`, which lets a scalar stand for a constant array."""
+"""How kernels are compiled, and helpers by which a number stands for a constant array."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 from numba.core import types
+from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-kernel = numba.njit(cache=True, nogil=True, error_model="numpy")
-leaf = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=FASTMATH)
+
+class CacheIndex(IndexDataCacheFile):
+    """Numba's index of a kernel on disk, by argument types. One of a version whose named tuples are gone is empty, not an error."""
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
+
+
+def compiled(function: Callable[..., Any], fastmath: Any) -> Any:
+    # ``fastmath`` is always set: Numba compiles a function that leaves it open with the option of whichever caller comes first.
+    found: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    cache = getattr(found, "_cache", None)
+    if cache is not None:
+        cache._cache_file.__class__ = CacheIndex
+    return found
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function; sums keep their order."""
+    return compiled(function, False)
+
+
+def leaf(function: Callable[..., Any]) -> Any:
+    """Compile a function whose sums may be reordered and fused."""
+    return compiled(function, FASTMATH)
 
 
 def pick(value: Any, p: int) -> Any:
-    """``value[p]``, or ``value`` itself when it is a scalar: a constant costs no memory per pair."""
+    """``value[p]``, or ``value`` itself if it is a number: a constant costs no memory per pair."""
     return value if np.ndim(value) == 0 else value[p]
 
 
@@ -28,16 +56,16 @@ def _pick(value, p):  # pragma: no cover - runs inside the compiler
     return lambda value, p: value
 
 
-def part(value: Any, start: int, stop: int) -> Any:
-    """``value[start:stop]``, or ``value`` itself when it is a scalar.
+def slice_of(value: Any, start: int, stop: int) -> Any:
+    """``value[start:stop]``, or ``value`` itself if it is a number.
 
     Loops over a slice from 0 vectorise; loops over ``start + p`` do not, as the index might be negative.
     """
     return value if np.ndim(value) == 0 else value[start:stop]
 
 
-@overload(part, inline="always")
-def _part(value, start, stop):  # pragma: no cover - runs inside the compiler
+@overload(slice_of, inline="always")
+def _slice_of(value, start, stop):  # pragma: no cover - runs inside the compiler
     if isinstance(value, types.Array):
         return lambda value, start, stop: value[start:stop]
     return lambda value, start, stop: value
@@ -52,7 +80,7 @@ def _fused(typing, a, b, c):  # pragma: no cover - runs inside the compiler
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """``a b + c``, rounded once: a plain sum may be fused by the compiler or not, and kernels that do the same differ in bits."""
+    """``a b + c``, rounded once. The compiler may fuse a plain sum in one kernel and not in another, and bits would differ."""
     return a * b + c
 
 
@@ -62,8 +90,7 @@ def _overloaded(a, b, c):  # pragma: no cover - runs inside the compiler
 
 
 def native(compiled: Any, plain: Any) -> Any:
-    """A leaf in LLVM's own terms; its plain twin where compilation is off, and where indices are to be checked: vector loads check
-    nothing."""
+    """A leaf written in LLVM; its plain twin where compilation is off or indices are checked, as vector loads check nothing."""
     return kernel(plain) if numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK else compiled  # type: ignore[attr-defined]
 
 

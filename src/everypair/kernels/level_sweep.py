@@ -7,11 +7,48 @@ the product of the other modes' vectors; for Tucker it is the core, contracted w
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick
 from everypair.kernels.row_sweep import RUN
-from everypair.kernels.simd import LANES, accumulate, descend, steps, update
+from everypair.kernels.simd import (
+    LANES,
+    GramBlock,
+    Moving,
+    Offsets,
+    RowSettings,
+    WeightedPairs,
+    accumulate,
+    descend,
+    steps,
+    update,
+)  # fmt: skip
+from everypair.runtime.numerics import Values
+
+
+class LevelContexts(NamedTuple):
+    """The contexts of each level l: ``contexts[bounds[l]:bounds[l + 1]]``."""
+
+    bounds: np.ndarray
+    contexts: np.ndarray
+
+
+class ContextMatrices(NamedTuple):
+    """``D_c`` is ``table[codes[c]]``, a diagonal or a matrix; for matrices ``inner`` holds ``D J D'``."""
+
+    table: np.ndarray
+    inner: np.ndarray
+    codes: np.ndarray
+
+
+class ImplicitLevels(NamedTuple):
+    """The implicit part of a level: ``w' J w`` if ``shared``, else the sum of ``weight_c w' D_c J D_c' w`` over its contexts."""
+
+    weight: Values
+    J: np.ndarray
+    shared: bool
 
 
 @leaf
@@ -40,10 +77,10 @@ def _copy(matrix, out):
 
 
 @leaf
-def _flush(part, out):
-    """``out += part``, and the part begins anew."""
-    for f in range(len(part)):
-        row, added = out[f], part[f]
+def _flush(partial, out):
+    """``out += partial``, and ``partial`` becomes zero."""
+    for f in range(len(partial)):
+        row, added = out[f], partial[f]
         for j in range(len(row)):
             row[j] += np.float64(added[j])
             added[j] = 0.0
@@ -79,7 +116,7 @@ def _products(n, codes, items, table, psi, first, tile):
 
 @leaf
 def _implicit_block(M, w, first, J, rest):
-    """What belongs to sixteen dimensions of ``M``: its diagonal, its block without it, and the product with w without it."""
+    """The :class:`~everypair.kernels.simd.GramBlock` of M for sixteen dimensions."""
     for j in range(LANES):
         total = np.float64(0.0)
         row = M[first + j]
@@ -94,7 +131,7 @@ def _implicit_block(M, w, first, J, rest):
 
 @leaf
 def _square_of_context(table, inner, code, weight, M):
-    """``M += weight D J D'``: J follows at the end where D is diagonal, ``inner`` holds the product where it is not."""
+    """``M += weight D J D'``; where D is diagonal, the factor J follows at the end."""
     if table.ndim == 2:
         _add_square(weight, table[code], M)
     else:
@@ -102,19 +139,20 @@ def _square_of_context(table, inner, code, weight, M):
 
 
 @kernel
-def sweep(
-    start, stop, groups, contexts, indptr, indices, a, a_step, b, b_step, scores, psi, table, inner, codes,
-    weight, J, shared, penalty, eta, tiny, W,
-):  # fmt: skip
+def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings, W):
     """Coordinate descent on the vectors ``start:stop`` of ``W``, sixteen dimensions at a time.
 
-    Level l has the contexts ``contexts[groups[l]:groups[l + 1]]``. The implicit part of its loss is ``w' J w`` if ``shared``, and
-    the sum of ``weight_c w' D_c J D_c' w`` over its contexts if not. Vectors are padded with zeros to whole blocks.
+    Vectors are padded with zeros to whole blocks.
     """
+    bounds, contexts = levels
+    indices, scores, a, a_step, b, b_step = pairs
+    table, inner, codes = matrices
+    weight, J, shared = implicit
+    penalty, eta, tiny = settings
     longest = 0
     for level in range(start, stop):
         n = 0
-        for g in range(groups[level], groups[level + 1]):
+        for g in range(bounds[level], bounds[level + 1]):
             n += indptr[contexts[g] + 1] - indptr[contexts[g]]
         longest = max(longest, n)
     k, dtype = W.shape[1], psi.dtype
@@ -123,9 +161,10 @@ def sweep(
     own_scores, tile = np.empty(longest, dtype), np.empty((longest, LANES), dtype)
     if longest:
         own_a[0], own_b[0] = a[0], b[0]
-    each = np.arange(longest)
-    M, part = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts in the data's own precision
-    block, rest, delta = np.empty((LANES + 1, LANES), dtype), np.empty(LANES, dtype), np.empty(LANES, dtype)
+    own = WeightedPairs(np.arange(longest), own_scores, own_a, a_step, own_b, b_step)  # those of a level, gathered
+    M, partial = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts are summed in the data's own precision
+    block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
+    delta = np.empty(LANES, dtype)
     total = np.empty((LANES + 1, LANES), np.float64)
     if shared:
         _copy(J, M)
@@ -133,12 +172,12 @@ def sweep(
         n = 0
         if not shared:
             fill(M, 0.0)
-        for g in range(groups[level], groups[level + 1]):
+        for g in range(bounds[level], bounds[level + 1]):
             c = contexts[g]
             if not shared:
-                _square_of_context(table, inner, codes[c], dtype.type(pick(weight, c)), part)
-                if (g + 1 - groups[level]) % RUN == 0:
-                    _flush(part, M)
+                _square_of_context(table, inner, codes[c], dtype.type(pick(weight, c)), partial)
+                if (g + 1 - bounds[level]) % RUN == 0:
+                    _flush(partial, M)
             for p in range(indptr[c], indptr[c + 1]):
                 code[n], item[n], position[n], own_scores[n] = codes[c], indices[p], p, scores[p]
                 if a_step:
@@ -147,23 +186,21 @@ def sweep(
                     own_b[n] = b[p]
                 n += 1
         if not shared:
-            _flush(part, M)
+            _flush(partial, M)
             if table.ndim == 2:
                 _times(J, M)
-        w, l2 = W[level], pick(penalty, level)
+        w = W[level]
+        row, moving = RowSettings(1.0, np.float64(pick(penalty, level)), eta, tiny), Moving(w, delta)
         for first in range(0, k, LANES):
             _products(n, code, item, table, psi, first, tile)
-            _implicit_block(M, w, first, block, rest)
+            _implicit_block(M, w, first, block.J, block.rest)
             if n <= RUN:
-                descend(
-                    each, tile, 0, n, 0, own_scores, own_a, a_step, own_b, b_step,
-                    block, True, rest, 0, 1.0, l2, eta, tiny, w, first, delta, 0,
-                )  # fmt: skip
+                descend(own, tile, 0, n, block, row, moving, Offsets(0, 0, first, 0))
             else:
                 fill(total, 0.0)
                 for run in range(0, n, RUN):
-                    accumulate(each, tile, run, min(run + RUN, n), 0, own_scores, own_a, a_step, own_b, b_step, total)
-                steps(total, block, True, rest, 0, 1.0, l2, eta, tiny, w, first, delta, 0)
-            update(each, tile, 0, n, 0, own_scores, delta, 0)
+                    accumulate(own, tile, run, min(run + RUN, n), 0, total)
+                steps(total, block, row, moving, Offsets(0, 0, first, 0))
+            update(own.indices, tile, 0, n, 0, own_scores, delta, 0)
         for p in range(n):
             scores[position[p]] = own_scores[p]

@@ -1,8 +1,8 @@
 r"""Steps on the weights of one-hot fields, in the order of the rows.
 
-A row has one level of a field, ``codes[c]``, or none: then its code is the number of levels, one past the last. Passes go over the
-rows in order and add up what belongs to each level, instead of going over levels and looking for their rows. Ranges of rows
-keep sums of their own, added in order, so that the number of threads does not matter.
+A row has one level of a field, ``codes[c]``, or none: then its code is the number of levels, one past the last. Passes follow the
+rows and add each row's terms to the sums of its level, instead of visiting the rows of one level after the other. Ranges of rows
+have sums of their own, which are added in order, so that bits do not depend on the number of threads.
 
 Where rows lie in *runs* that share their levels (the events of a user, one after the other: her id, age and country), a step on
 any of those fields moves all rows of a run alike. In a linear tower :math:`\phi_f` moves by :math:`U` in all of them; in a
@@ -10,27 +10,39 @@ factorization machine, with :math:`p(c)` the difference of :math:`\phi_f(c)` to 
 
 .. math:: \phi_f(c) \mathrel{+}= U, \qquad \phi_q(c) \mathrel{+}= U p(c) + V
 
-So the loss of a run is a polynomial whose coefficients are a few sums over its rows, and the steps on all such fields cost as much
+So the loss of a run is a polynomial whose coefficients are a few sums over its rows, and a step on such a field costs as much
 as there are runs.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick
-from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI, move_rows, moved_gradients
+from everypair.kernels.newton import newton
+from everypair.kernels.pairs import CACHE_ROWS
 from everypair.kernels.permute import gather
-from everypair.kernels.sparse import newton
 
-MOMENTS = 9  # sums of a run: g_f; g_q times 1, p; h_ff; h_fq times 1, p; h_qq times 1, p, p^2
+MOMENTS = 9  # sums over a run: g_f; g_q times 1, p; h_ff; h_fq times 1, p; h_qq times 1, p, p^2
+
+
+class MachineRuns(NamedTuple):
+    """Runs of rows in a factorization machine: their nine sums, ``phi_f`` of their first rows before the steps, and U and V."""
+
+    moments: np.ndarray
+    base: np.ndarray
+    U: np.ndarray
+    V: np.ndarray
 
 
 @leaf
 def add_products(start, stop, codes, W, out):
     """``out[f] += X W[f]`` for rows ``start:stop``; ``W`` has a zero past the last level."""
-    for first in range(start, stop, AT_ONCE):
-        last = min(first + AT_ONCE, stop)
+    for first in range(start, stop, CACHE_ROWS):
+        last = min(first + CACHE_ROWS, stop)
         code = codes[first:last]
         for f in range(len(W)):
             w, sums = W[f], out[f][first:last]
@@ -49,19 +61,19 @@ def spread_runs(start, stop, bounds, table, out):
 
 @kernel
 def add_at(start, stop, bounds, codes, z, sums):
-    """For ranges of rows, the sums of ``z`` by level."""
+    """Sums of ``z`` by level, for each range of rows."""
     for j in range(start, stop):
-        code, part, total = codes[bounds[j] : bounds[j + 1]], z[bounds[j] : bounds[j + 1]], sums[j]
+        code, values, total = codes[bounds[j] : bounds[j + 1]], z[bounds[j] : bounds[j + 1]], sums[j]
         for c in range(len(code)):
-            total[code[c]] += part[c]
+            total[code[c]] += values[c]
 
 
-# linear towers: g and h of each row, and how far phi_f has moved
+# linear towers: g and h of each row, and delta, the sum of the moves of phi_f
 
 
 @leaf
 def linear_runs(start, stop, bounds, g, h, sums):
-    """Gradient and curvature of runs: the sums of those of their rows."""
+    """Gradient and curvature of runs: sums over their rows."""
     for r in range(start, stop):
         gs, hs = g[bounds[r] : bounds[r + 1]], h[bounds[r] : bounds[r + 1]]
         gradient = np.float64(0.0)
@@ -75,7 +87,7 @@ def linear_runs(start, stop, bounds, g, h, sums):
 
 @kernel
 def step_linear_runs(codes, penalty, eta, sums, U, w, total):
-    """Exact steps on the weights of a field that is constant in runs; ``U`` is how far the rows of a run have moved."""
+    """Exact steps on the weights of a field that is constant in runs; ``U`` sums the moves of each run."""
     fill(total, 0.0)
     for r in range(len(codes)):
         total[codes[r], 0] += sums[r, 0] + sums[r, 1] * U[r]
@@ -100,7 +112,7 @@ def advance_linear_runs(start, stop, bounds, U, g, h, delta):
 
 @kernel
 def linear_sums(start, stop, bounds, codes, g, h, sums):
-    """For ranges of rows, gradient and curvature by level."""
+    """Gradient and curvature by level, for each range of rows."""
     for j in range(start, stop):
         code, gs, hs = codes[bounds[j] : bounds[j + 1]], g[bounds[j] : bounds[j + 1]], h[bounds[j] : bounds[j + 1]]
         total = sums[j]
@@ -112,7 +124,7 @@ def linear_sums(start, stop, bounds, codes, g, h, sums):
 
 @kernel
 def linear_steps(start, stop, sums, penalty, eta, w, step):
-    """``w -= (gradient + lambda w) / (curvature + lambda)`` for levels ``start:stop``, given the sums of ranges of rows."""
+    """``w -= (gradient + lambda w) / (curvature + lambda)`` for levels ``start:stop``, from the sums of ranges of rows."""
     for j in range(start, stop):
         gradient = np.float64(0.0)
         curvature = np.float64(0.0)
@@ -127,9 +139,9 @@ def linear_steps(start, stop, sums, penalty, eta, w, step):
 @leaf
 def advance_linear(start, stop, codes, step, g, h, delta):
     """``phi_f += step`` of the level."""
-    u = np.empty(AT_ONCE)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    u = np.empty(CACHE_ROWS)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         gs, hs, moved = g[lo:hi], h[lo:hi], delta[lo:hi]
         gather(codes[lo:hi], step, u)
         for c in range(len(gs)):
@@ -137,7 +149,7 @@ def advance_linear(start, stop, codes, step, g, h, delta):
             moved[c] += u[c]
 
 
-# factorization machines: ``state`` is that of everypair.kernels.pairs, a row for each of its numbers
+# factorization machines: ``state`` is (8, rows), see everypair.kernels.machine_state
 
 
 @leaf
@@ -167,12 +179,14 @@ def machine_runs(start, stop, bounds, state, moments):
 
 
 @kernel
-def step_machine_runs(codes, penalty, eta, tiny, moments, base, U, V, w, total):
-    """Exact steps on the factors of a field that is constant in runs; ``base`` is ``phi_f`` of the first row before them.
+def step_machine_runs(codes, settings, runs, w, total):
+    """Exact steps on the factors of a field that is constant in runs.
 
     The derivative of a row's vector is ``(1, D)`` with ``D = phi_f - w = p + e``: see
     :func:`everypair.kernels.sparse.step_machine`.
     """
+    penalty, eta, tiny = settings
+    moments, base, U, V = runs
     n = len(w)
     fill(total, 0.0)
     for r in range(len(codes)):
@@ -198,8 +212,9 @@ def step_machine_runs(codes, penalty, eta, tiny, moments, base, U, V, w, total):
 
 
 @leaf
-def advance_machine_runs(start, stop, bounds, base, U, V, state):
+def advance_machine_runs(start, stop, bounds, runs, state):
     """``phi_f += U`` and ``phi_q += U p + V`` of the run."""
+    base, U, V = runs.base, runs.U, runs.V
     for r in range(start, stop):
         lo, hi = bounds[r], bounds[r + 1]
         g_f, g_q, phi = state[G_F][lo:hi], state[G_Q][lo:hi], state[PHI][lo:hi]
@@ -209,8 +224,7 @@ def advance_machine_runs(start, stop, bounds, base, U, V, state):
         rest = V[r]
         for c in range(len(phi)):
             v = u * (phi[c] - first) + rest
-            g_f[c] += h_ff[c] * u + h_fq[c] * v
-            g_q[c] += h_fq[c] * u + h_qq[c] * v
+            g_f[c], g_q[c] = moved_gradients(g_f[c], g_q[c], h_ff[c], h_fq[c], h_qq[c], u, v)
             phi[c] += u
             moved_f[c] += u
             moved_q[c] += v
@@ -218,16 +232,16 @@ def advance_machine_runs(start, stop, bounds, base, U, V, state):
 
 @leaf
 def machine_sums(start, stop, bounds, codes, w, tiny, state, sums):
-    """For ranges of rows, gradient and curvature by level; ``w`` has a zero past the last level.
+    """Gradient and curvature by level, for each range of rows; ``w`` has a zero past the last level.
 
-    The curvature of a row that is lost in rounding is zero, and so is its gradient.
+    Where the curvature of a row is lost in rounding, its gradient is zero, too.
     """
-    gradient, curvature, weight = np.empty(AT_ONCE), np.empty(AT_ONCE), np.empty(AT_ONCE, w.dtype)
+    gradient, curvature, weight = np.empty(CACHE_ROWS), np.empty(CACHE_ROWS), np.empty(CACHE_ROWS, w.dtype)
     for j in range(start, stop):
         total = sums[j]
         fill(total, 0.0)
-        for lo in range(bounds[j], bounds[j + 1], AT_ONCE):
-            hi = min(lo + AT_ONCE, bounds[j + 1])
+        for lo in range(bounds[j], bounds[j + 1], CACHE_ROWS):
+            hi = min(lo + CACHE_ROWS, bounds[j + 1])
             code = codes[lo:hi]
             g_f, g_q, phi = state[G_F][lo:hi], state[G_Q][lo:hi], state[PHI][lo:hi]
             h_ff, h_fq, h_qq = state[H_FF][lo:hi], state[H_FQ][lo:hi], state[H_QQ][lo:hi]
@@ -246,39 +260,13 @@ def machine_sums(start, stop, bounds, codes, w, tiny, state, sums):
 
 @leaf
 def advance_machine(start, stop, codes, before, step, last, state):
-    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level; ``last`` as for :func:`move_machine`."""
-    us, vs, weight = np.empty(AT_ONCE), np.empty(AT_ONCE), np.empty(AT_ONCE, before.dtype)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    """``phi_f += step`` and ``phi_q += (phi_f - before) step`` of the level; ``last`` as for ``move_rows``."""
+    us, vs, weight = np.empty(CACHE_ROWS), np.empty(CACHE_ROWS), np.empty(CACHE_ROWS, before.dtype)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         code, phi = codes[lo:hi], state[PHI][lo:hi]
         gather(code, step, us)
         gather(code, before, weight)
         for c in range(len(code)):
             vs[c] = (phi[c] - weight[c]) * us[c]
-        move_machine(lo, hi, us, vs, last, state)
-
-
-@leaf
-def advance_all(start, stop, u, v, state):
-    """``phi_f += u`` and ``phi_q += v``, row by row."""
-    move_machine(start, stop, u[start:stop], v[start:stop], False, state)
-
-
-@leaf
-def move_machine(lo, hi, u, v, last, state):
-    """``phi_f(c) += u`` and ``phi_q(c) += v`` for the rows ``lo:hi``, the first of which is the first of ``u`` and ``v``.
-
-    After the ``last`` steps of a dimension nobody asks for more than how far vectors have moved in all.
-    """
-    moved_f, moved_q = state[MOVE_F][lo:hi], state[MOVE_Q][lo:hi]
-    for c in range(len(moved_f)):
-        moved_f[c] += u[c]
-        moved_q[c] += v[c]
-    if last:
-        return
-    g_f, g_q, phi = state[G_F][lo:hi], state[G_Q][lo:hi], state[PHI][lo:hi]
-    h_ff, h_fq, h_qq = state[H_FF][lo:hi], state[H_FQ][lo:hi], state[H_QQ][lo:hi]
-    for c in range(len(phi)):
-        g_f[c] += h_ff[c] * u[c] + h_fq[c] * v[c]
-        g_q[c] += h_fq[c] * u[c] + h_qq[c] * v[c]
-        phi[c] += u[c]
+        move_rows(lo, hi, us, vs, last, state)

@@ -1,37 +1,67 @@
 """Passes over the observed pairs of one side: gradients, curvatures, scores and the loss.
 
-Notation: row ``c`` of this side has the pairs ``indptr[c]:indptr[c + 1]``; ``indices`` names the row of the other side, and
-``psi`` is what it has in a dimension, for each pair or, where ``indices`` are given, for each row of the other side;
-``a``, ``b`` are the weights of Lemma 1 (``a = alpha - alpha0 m n``, ``b = alpha y``); ``scores`` are kept in step with the
-parameters; ``weight`` is ``alpha0 m_c``; ``product`` is ``(J phi(c))_f``.
+Notation: row ``c`` of this side has the pairs ``indptr[c]:indptr[c + 1]``, and ``indices`` holds the other side's row of each.
+``psi`` is the other side's vector in one dimension: an entry for each pair, or for each row of the other side where ``indices``
+are given. ``a`` and ``b`` are the weights of Lemma 1 (``a = alpha - alpha0 m n``, ``b = alpha y``). ``scores`` follow every change
+of the parameters.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, part, pick
+from everypair.kernels.jit import kernel, leaf, pick, slice_of
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
 from everypair.kernels.permute import gather
+from everypair.runtime.numerics import Values
 
-# The state of a row in a factorization machine, for a factor dimension f and the bias dimension q: half gradients, half
-# curvatures, phi_f, and how far phi_f and phi_q have moved. Kernels that go along the rows have an array for each of these; where
-# rows are visited in any order, all of a row is in one place.
-G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, MOVE_F, MOVE_Q = range(8)
+CACHE_ROWS = 1_024  # rows whose numbers stay in the cache
 
-AT_ONCE = 1_024  # rows whose numbers stay in the cache
+
+class Observed(NamedTuple):
+    """The observed pairs of one side: compressed rows, the weights of Lemma 1, and scores."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    a: Values
+    b: Values
+    scores: np.ndarray
+
+
+class Implicit(NamedTuple):
+    """The implicit part of the loss in one dimension f: ``alpha0 m_c``, ``(J phi(c))_f`` and ``J_ff``."""
+
+    weight: Values
+    product: Values
+    J_ff: float
+
+
+class ImplicitPair(NamedTuple):
+    """:class:`Implicit` for two dimensions f and q."""
+
+    weight: Values
+    product_f: Values
+    product_q: Values
+    J_ff: float
+    J_fq: float
+    J_qq: float
 
 
 @leaf
-def slopes(start, stop, indptr, a, b, scores, psi, weight, product, curvature, tiny, g, h):
+def slopes(start, stop, observed, psi, implicit, tiny, g, h):
     """Half the gradient and half the curvature of the loss with respect to ``phi_f(c)`` (Lemma 3).
 
     ``g_c = sum (a s - b) psi_f + alpha0 m_c (J phi)_f`` and ``h_c = sum a psi_f^2 + alpha0 m_c J_ff``.
     The curvature is never negative; where it is lost in rounding (``h <= tiny *`` size of its summands) the loss does
     not depend on ``phi_f(c)``, and both are zero.
     """
+    indptr, a, b, scores = observed.indptr, observed.a, observed.b, observed.scores
+    weight, product, curvature = implicit
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
-        weights, targets, score, d = part(a, lo, hi), part(b, lo, hi), scores[lo:hi], psi[lo:hi]
+        weights, targets, score, d = slice_of(a, lo, hi), slice_of(b, lo, hi), scores[lo:hi], psi[lo:hi]
         gradient = np.float64(0.0)
         explicit = np.float64(0.0)
         size = np.float64(0.0)
@@ -53,17 +83,14 @@ def slopes(start, stop, indptr, a, b, scores, psi, weight, product, curvature, t
 
 
 @leaf
-def slopes_pair(
-    start, stop, indptr, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
-    curvature_ff, curvature_fq, curvature_qq, tiny, phi, state,
-):  # fmt: skip
-    """As :func:`slopes` for two dimensions at once, with the curvature between them.
-
-    ``state`` has a row for each of its numbers.
-    """
+def slopes_pair(start, stop, observed, psi_f, psi_q, implicit, tiny, phi, state):
+    """As :func:`slopes` for two dimensions at once, with the curvature between them; ``state`` is (8, rows)."""
+    indptr, a, b, scores = observed.indptr, observed.a, observed.b, observed.scores
+    weight, product_f, product_q, curvature_ff, curvature_fq, curvature_qq = implicit
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
-        weights, targets, score, d_f, d_q = part(a, lo, hi), part(b, lo, hi), scores[lo:hi], psi_f[lo:hi], psi_q[lo:hi]
+        weights, targets, score = slice_of(a, lo, hi), slice_of(b, lo, hi), scores[lo:hi]
+        d_f, d_q = psi_f[lo:hi], psi_q[lo:hi]
         gf = np.float64(0.0)
         gq = np.float64(0.0)
         ff = np.float64(0.0)
@@ -97,37 +124,34 @@ def slopes_pair(
         state[MOVE_Q, c] = 0.0
 
 
-# The same where row c has the pair c and no other: contexts that are events. Loops that look up the other side's numbers do not
-# vectorise, nor do those over many arrays at once; short ones over what was found do.
+# The same where row c has the pair c and no other: contexts that are events. A loop that looks up the other side's numbers does
+# not vectorise, nor does one over many arrays; short loops over gathered numbers do.
 
 
 @leaf
-def slopes_by_event(
-    start, stop, indices, a, b, scores, psi, weight, product, curvature, tiny, g, h
-):  # fmt: skip
+def slopes_by_event(start, stop, observed, psi, implicit, tiny, g, h):
     """:func:`slopes` for rows with one pair each."""
-    d = np.empty(AT_ONCE)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
-        gather(indices[lo:hi], psi, d)
-        _slopes_by_event(lo, hi, a, b, scores, d, weight, product, curvature, tiny, g[lo:hi], h[lo:hi])
+    d = np.empty(CACHE_ROWS)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
+        gather(observed.indices[lo:hi], psi, d)
+        _slopes_by_event(lo, hi, observed, d, implicit, tiny, g[lo:hi], h[lo:hi])
 
 
 @leaf
-def slopes_pair_by_event(
-    start, stop, indices, a, b, scores, psi_f, psi_q, weight, product_f, product_q,
-    curvature_ff, curvature_fq, curvature_qq, tiny, phi, state,
-):  # fmt: skip
+def slopes_pair_by_event(start, stop, observed, psi_f, psi_q, implicit, tiny, phi, state):
     """:func:`slopes_pair` for rows with one pair each."""
-    d_f, d_q = np.empty(AT_ONCE), np.empty(AT_ONCE)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    weight, product_f, product_q, curvature_ff, curvature_fq, curvature_qq = implicit
+    implicit_f, implicit_q = Implicit(weight, product_f, curvature_ff), Implicit(weight, product_q, curvature_qq)
+    d_f, d_q = np.empty(CACHE_ROWS), np.empty(CACHE_ROWS)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         h_ff, h_fq, h_qq, now = state[H_FF][lo:hi], state[H_FQ][lo:hi], state[H_QQ][lo:hi], phi[lo:hi]
-        gather(indices[lo:hi], psi_f, d_f)
-        gather(indices[lo:hi], psi_q, d_q)
-        _slopes_by_event(lo, hi, a, b, scores, d_f, weight, product_f, curvature_ff, tiny, state[G_F][lo:hi], h_ff)
-        _slopes_by_event(lo, hi, a, b, scores, d_q, weight, product_q, curvature_qq, tiny, state[G_Q][lo:hi], h_qq)
-        weights, shares = part(a, lo, hi), part(weight, lo, hi)
+        gather(observed.indices[lo:hi], psi_f, d_f)
+        gather(observed.indices[lo:hi], psi_q, d_q)
+        _slopes_by_event(lo, hi, observed, d_f, implicit_f, tiny, state[G_F][lo:hi], h_ff)
+        _slopes_by_event(lo, hi, observed, d_q, implicit_q, tiny, state[G_Q][lo:hi], h_qq)
+        weights, shares = slice_of(observed.a, lo, hi), slice_of(weight, lo, hi)
         for c in range(len(h_fq)):
             mixed = pick(weights, c) * d_f[c] * d_q[c] + pick(shares, c) * curvature_fq
             h_fq[c] = mixed if h_ff[c] != 0.0 and h_qq[c] != 0.0 else 0.0
@@ -139,24 +163,25 @@ def slopes_pair_by_event(
 
 
 @leaf
-def _slopes_by_event(lo, hi, a, b, scores, d, weight, product, curvature, tiny, g, h):
-    score, weights, targets = scores[lo:hi], part(a, lo, hi), part(b, lo, hi)
-    shares, products = part(weight, lo, hi), part(product, lo, hi)
+def _slopes_by_event(lo, hi, observed, d, implicit, tiny, g, h):
+    score, weights, targets = observed.scores[lo:hi], slice_of(observed.a, lo, hi), slice_of(observed.b, lo, hi)
+    shares, products, curvature = slice_of(implicit.weight, lo, hi), slice_of(implicit.product, lo, hi), implicit.J_ff
     for c in range(len(g)):
         explicit = pick(weights, c) * d[c] * d[c]
-        implicit = pick(shares, c) * curvature
-        kept = not explicit + implicit <= tiny * (abs(explicit) + implicit)
+        unobserved = pick(shares, c) * curvature
+        kept = not explicit + unobserved <= tiny * (abs(explicit) + unobserved)
         gradient = (pick(weights, c) * score[c] - pick(targets, c)) * d[c] + pick(shares, c) * pick(products, c)
         g[c] = gradient if kept else 0.0
-        h[c] = explicit + implicit if kept else 0.0
+        h[c] = explicit + unobserved if kept else 0.0
 
 
 @leaf
-def slopes_along(start, stop, indptr, indices, a, b, scores, psi, tangent, tiny, along, g, h):
+def slopes_along(start, stop, observed, psi, tangent, tiny, along, g, h):
     """The explicit part of gradient and curvature along ``tangent[c]``, a direction in all dimensions.
 
     ``along[p] = <psi(i), tangent(c)>`` is kept for :func:`move_along`.
     """
+    indptr, indices, a, b, scores = observed
     for c in range(start, stop):
         gradient = np.float64(0.0)
         explicit = np.float64(0.0)
@@ -175,6 +200,9 @@ def slopes_along(start, stop, indptr, indices, a, b, scores, psi, tangent, tiny,
             explicit += pick(a, p) * d * d
         g[c] = gradient
         h[c] = explicit
+
+
+# Moves take arrays and no Observed: they do not depend on the weights, and would be compiled for each kind of them.
 
 
 @leaf
@@ -199,9 +227,9 @@ def move_pair(start, stop, indptr, psi_f, psi_q, delta_f, delta_q, scores):
 @leaf
 def move_by_event(start, stop, indices, psi, delta, scores):
     """:func:`move` for rows with one pair each."""
-    d = np.empty(AT_ONCE)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    d = np.empty(CACHE_ROWS)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         score, moved = scores[lo:hi], delta[lo:hi]
         gather(indices[lo:hi], psi, d)
         for c in range(len(score)):
@@ -211,9 +239,9 @@ def move_by_event(start, stop, indices, psi, delta, scores):
 @leaf
 def move_pair_by_event(start, stop, indices, psi_f, psi_q, delta_f, delta_q, scores):
     """:func:`move_pair` for rows with one pair each."""
-    d_f, d_q = np.empty(AT_ONCE), np.empty(AT_ONCE)
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    d_f, d_q = np.empty(CACHE_ROWS), np.empty(CACHE_ROWS)
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         score, moved_f, moved_q = scores[lo:hi], delta_f[lo:hi], delta_q[lo:hi]
         gather(indices[lo:hi], psi_f, d_f)
         gather(indices[lo:hi], psi_q, d_q)
@@ -231,9 +259,9 @@ def move_along(start, stop, indptr, along, delta, scores):
 
 @leaf
 def combine(start, stop, coefficients, dims, phi, out):
-    """``out_c = sum over listed dims of coefficients[f] phi_f(c)``: one row of ``J phi``."""
-    for lo in range(start, stop, AT_ONCE):
-        hi = min(lo + AT_ONCE, stop)
+    """``out_c = sum over dims of coefficients[f] phi_f(c)``: one row of ``J phi``."""
+    for lo in range(start, stop, CACHE_ROWS):
+        hi = min(lo + CACHE_ROWS, stop)
         total = out[lo:hi]
         coefficient, row = coefficients[dims[0]], phi[dims[0]][lo:hi]
         for c in range(len(total)):
@@ -246,7 +274,7 @@ def combine(start, stop, coefficients, dims, phi, out):
 
 @kernel
 def combine_three(start, stop, a, x, b, y, c, z, out):
-    """``out = a x + b y + c z``; not reordered, so that it does not matter where a range begins."""
+    """``out = a x + b y + c z``; not reordered, so that results do not depend on where a range begins."""
     x, y, z, out = x[start:stop], y[start:stop], z[start:stop], out[start:stop]
     for j in range(len(out)):
         out[j] = a * x[j] + b * y[j] + c * z[j]
@@ -270,7 +298,7 @@ def add_scaled(start, stop, scale, x, out):
 
 @leaf
 def loss(start, stop, block, alpha, b, covered, scores, explicit, overlap):
-    """Sums over blocks of pairs: ``alpha s^2 - 2 b s`` and ``m n s^2`` (what the Grams count although it was observed)."""
+    """Sums over blocks of pairs: ``alpha s^2 - 2 b s``, and ``m n s^2`` (the observed pairs' share of the product of Grams)."""
     for j in range(start, stop):
         fit = np.float64(0.0)
         seen = np.float64(0.0)

@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from everypair.kernels.jit import fill, kernel, leaf, part, pick
-from everypair.kernels.simd import LANES, accumulate, descend, steps, update
+from everypair.kernels.jit import fill, kernel, leaf, pick, slice_of
+from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, accumulate, descend, steps, update
+from everypair.runtime.numerics import Values
 
 RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
 SHARED = 8 * RUN  # pairs of a row beyond which threads share it, in pieces of this size
 
 
+class ImplicitBlock(NamedTuple):
+    """The implicit part of the loss in sixteen dimensions: ``weight`` is ``alpha0 m_c``, ``gram`` the other side's Gram.
+
+    Row c has ``gram.rest[c * rest_step:]``; ``rest_step`` is 0 where ``rest`` is zero for all rows.
+    """
+
+    weight: Values
+    gram: GramBlock
+    rest_step: int
+
+
+class Pieces(NamedTuple):
+    """Long rows, cut into pieces: row ``rows[r]`` has the pieces ``bounds[r]:bounds[r + 1]``.
+
+    Piece p has the pairs ``lo[p]:hi[p]`` and belongs to row ``rows[row[p]]``.
+    """
+
+    rows: np.ndarray
+    bounds: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+    row: np.ndarray
+
+
 @leaf
 def _gather(indices, psi, first, last, tile):
-    """``tile[j, p] = psi[indices[p], first + j]``, stored compactly with the row's own length as stride."""
+    """``tile[j, p] = psi[indices[p], first + j]``, stored with the number of pairs as stride."""
     m = len(indices)
     for p in range(m):
         vector = psi[indices[p], first:last]
@@ -46,78 +73,76 @@ def _longest(indptr, start, stop):
 
 
 @kernel
-def sweep(
-    start, stop, indptr, indices, a, a_step, b, b_step, scores, psi,
-    J, coupled, rest, rest_step, weight, penalty, eta, tiny, w, stride, first,
-):  # fmt: skip
+def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
     """Coordinate descent on sixteen dimensions of rows ``start:stop``, one after the other (Algorithm 2, inner loop).
 
     One pass over the row's pairs sums the gradients g and the block G = sum a psi psi' of their curvature; the steps run on these
-    alone; a second pass moves the scores. ``psi`` holds these dimensions of the other side, ``J`` what belongs to them in its Gram,
-    ``w`` all rows one after the other. What :func:`steps_plain` calls ``rest`` is there for each row where ``rest_step`` is not 0.
+    alone; a second pass moves the scores. ``psi`` holds these dimensions of the other side, ``W`` all dimensions of the rows.
 
     The steps of a row wait for one another, so the scores of the row before are moved meanwhile. Rows of more than SHARED pairs are
     left out.
     """
+    weight, gram, rest_step = implicit
+    penalty, eta, tiny = settings
+    stride = W.shape[1]
     total = np.empty((LANES + 1, LANES), np.float64)
-    delta = np.zeros(2 * LANES, psi.dtype)  # of this row and of the one before, in turn
+    moving = Moving(W.reshape(-1), np.zeros(2 * LANES, psi.dtype))  # steps of this row and of the one before, in turn
     at = 0
     before_lo = before_hi = indptr[start]
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
         if hi - lo > SHARED:
             continue
-        m, l2 = pick(weight, c), pick(penalty, c)
+        row = RowSettings(np.float64(pick(weight, c)), np.float64(pick(penalty, c)), eta, tiny)
+        places = Offsets(0, c * rest_step, c * stride + first, at)
         if hi - lo <= RUN:
-            descend(
-                indices, psi, lo, hi, 0, scores, a, a_step, b, b_step,
-                J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at,
-            )  # fmt: skip
+            descend(pairs, psi, lo, hi, gram, row, moving, places)
         else:
             fill(total, 0.0)
             for run in range(lo, hi, RUN):
-                accumulate(indices, psi, run, min(run + RUN, hi), 0, scores, a, a_step, b, b_step, total)
-            steps(total, J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, at)
+                accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
+            steps(total, gram, row, moving, places)
         at = LANES - at
-        update(indices, psi, before_lo, before_hi, 0, scores, delta, at)
+        update(pairs.indices, psi, before_lo, before_hi, 0, pairs.scores, moving.delta, at)
         before_lo, before_hi = lo, hi
-    update(indices, psi, before_lo, before_hi, 0, scores, delta, LANES - at)
+    update(pairs.indices, psi, before_lo, before_hi, 0, pairs.scores, moving.delta, LANES - at)
 
 
 @kernel
-def sum_pieces(start, stop, lo, hi, indices, a, a_step, b, b_step, scores, psi, totals):
-    """The sums of :func:`accumulate_plain` for pieces of long rows: piece p has the pairs ``lo[p]:hi[p]``."""
+def sum_pieces(start, stop, pieces, pairs, psi, totals):
+    """The sums of :func:`accumulate_plain` for pieces of long rows."""
     for p in range(start, stop):
-        total = totals[p]
+        total, hi = totals[p], pieces.hi[p]
         fill(total, 0.0)
-        for run in range(lo[p], hi[p], RUN):
-            accumulate(indices, psi, run, min(run + RUN, hi[p]), 0, scores, a, a_step, b, b_step, total)
+        for run in range(pieces.lo[p], hi, RUN):
+            accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
 
 
 @kernel
-def step_long(
-    start, stop, rows, pieces, totals, J, coupled, rest, rest_step, weight, penalty, eta, tiny, w, stride, first, delta
-):  # fmt: skip
-    """The steps of long rows: ``rows[r]`` has the pieces ``pieces[r]:pieces[r + 1]``, added up in their order."""
+def step_long(start, stop, pieces, totals, implicit, settings, W, first, delta):
+    """The steps of long rows, from the sums of their pieces, added up in order."""
+    weight, gram, rest_step = implicit
+    penalty, eta, tiny = settings
+    stride, moving = W.shape[1], Moving(W.reshape(-1), delta)
     for r in range(start, stop):
-        total = totals[pieces[r]]
-        for p in range(pieces[r] + 1, pieces[r + 1]):
+        total = totals[pieces.bounds[r]]
+        for p in range(pieces.bounds[r] + 1, pieces.bounds[r + 1]):
             total += totals[p]
-        c = rows[r]
-        m, l2 = pick(weight, c), pick(penalty, c)
-        steps(total, J, coupled, rest, c * rest_step, m, l2, eta, tiny, w, c * stride + first, delta, r * LANES)
+        c = pieces.rows[r]
+        row = RowSettings(np.float64(pick(weight, c)), np.float64(pick(penalty, c)), eta, tiny)
+        steps(total, gram, row, moving, Offsets(0, c * rest_step, c * stride + first, r * LANES))
 
 
 @kernel
-def move_pieces(start, stop, lo, hi, row, indices, psi, scores, delta):
+def move_pieces(start, stop, pieces, pairs, psi, delta):
     """Scores after the steps of long rows, by pieces."""
     for p in range(start, stop):
-        update(indices, psi, lo[p], hi[p], 0, scores, delta, row[p] * LANES)
+        update(pairs.indices, psi, pieces.lo[p], pieces.hi[p], 0, pairs.scores, delta, pieces.row[p] * LANES)
 
 
 @kernel
 def score(start, stop, indptr, indices, phi, origin, psi, scores):
-    """``scores[p] = <phi(c), psi(i)>``; ``phi`` has rows ``origin:`` one after the other, in whole blocks of sixteen."""
+    """``scores[p] = <phi(c), psi(i)>``; ``phi`` holds the rows from ``origin`` on, end to end, in whole blocks of sixteen."""
     k = psi.shape[1]
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
@@ -196,10 +221,10 @@ def _block(a, b, scores, tile, width, g, H):
 
 
 @kernel
-def sweep_blocks(
-    start, stop, indptr, indices, a, b, scores, psi, gram, block, weight, penalty, eta, tiny, W
-):  # fmt: skip
-    """As :func:`sweep`, with ``block`` dimensions of a row solved together."""
+def sweep_blocks(start, stop, observed, psi, weight, gram, settings, block, W):
+    """As :func:`sweep`, with ``block`` dimensions of a row solved together; ``gram`` is the other side's, whole."""
+    indptr, indices, a, b, scores = observed
+    penalty, eta, tiny = settings
     k = W.shape[1]
     width = min(block, k)
     tile = np.empty(width * max(_longest(indptr, start, stop), 1), psi.dtype)
@@ -209,7 +234,7 @@ def sweep_blocks(
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
         m = hi - lo
-        row_a, row_b, row_scores = part(a, lo, hi), part(b, lo, hi), scores[lo:hi]
+        row_a, row_b, row_scores = slice_of(a, lo, hi), slice_of(b, lo, hi), scores[lo:hi]
         row = W[c]
         implicit = pick(weight, c)
         l2 = pick(penalty, c)

@@ -1,16 +1,16 @@
-"""Leaves in LLVM vector types for the row sweep: sixteen dimensions at a time, sums in registers.
+"""The inner loops of the row and level sweeps in LLVM vector types: sixteen dimensions at a time, sums in registers.
 
-The compiler does not keep a 16 x 16 array in registers across a loop, so these loops are written in its own terms.
-:func:`accumulate` is sixteen fused multiply-adds per pair and little else where vectors have 16 lanes; :func:`descend` goes on
-from there with the sixteen coordinate steps, without a way through memory. The same code is lowered to what other processors have.
-The functions called ``..._plain`` say what each does; tests compare them, and they stand in where compilation is off.
+The compiler does not keep a 16 x 16 array in registers across a loop, so these loops are written as LLVM instructions.
+:func:`accumulate` is sixteen fused multiply-adds per pair and little else where vectors have 16 lanes; :func:`descend` continues
+with the sixteen coordinate steps, without a detour through memory. LLVM lowers the same code to the vectors of other processors.
+The functions called ``..._plain`` define what each does; tests compare the two, and the plain ones run where compilation is off.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -27,20 +27,71 @@ CONTRACT = ("contract", "reassoc", "nsz")
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
+class WeightedPairs(NamedTuple):
+    """Pairs as these leaves take them: the other side's row, the score, and the weights a and b of Lemma 1.
+
+    ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+    a: np.ndarray
+    a_step: int
+    b: np.ndarray
+    b_step: int
+
+
+class GramBlock(NamedTuple):
+    """The other side's Gram in sixteen dimensions: ``J[0]`` is the diagonal of their block, ``J[1:]`` the block without it.
+
+    ``coupled`` is False where the block without its diagonal is zero. ``rest`` is the product of the Gram with the row's vector,
+    again without the diagonal.
+    """
+
+    J: np.ndarray
+    coupled: bool
+    rest: np.ndarray
+
+
+class RowSettings(NamedTuple):
+    """The settings of one row's steps, in float64: the weight alpha0 m_c of the Gram, the L2 weight, step size and tolerance."""
+
+    implicit: float
+    l2: float
+    eta: float
+    tiny: float
+
+
+class Moving(NamedTuple):
+    """Parameters, and the length of their last step."""
+
+    w: np.ndarray
+    delta: np.ndarray
+
+
+class Offsets(NamedTuple):
+    """Where the sixteen dimensions begin: in the rows of psi, in ``rest``, in ``w`` and in ``delta``."""
+
+    first: int
+    rest_at: int
+    w_at: int
+    delta_at: int
+
+
 @register_jitable
-def accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):
+def accumulate_plain(pairs, psi, lo, hi, first, out):
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
     Steps need no entries of ``out[1 + j]`` before the diagonal: a quarter of the matrix is left out, its lower left.
     Compiled, the sums over these pairs are in the precision of the data; ``out`` is in float64.
-    ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
     """
     for p in range(lo, hi):
-        v = psi[indices[p], first : first + LANES]
-        out[0] += (a[p * a_step] * scores[p] - b[p * b_step]) * v
+        a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
+        v = psi[pairs.indices[p], first : first + LANES]
+        out[0] += (a * pairs.scores[p] - b) * v
         for j in range(LANES):
             needed = j // HALF * HALF
-            out[1 + j, needed:] += v[j] * (a[p * a_step] * v[needed:])
+            out[1 + j, needed:] += v[j] * (a * v[needed:])
 
 
 def update_plain(indices, psi, lo, hi, first, scores, delta, at):
@@ -50,54 +101,50 @@ def update_plain(indices, psi, lo, hi, first, scores, delta, at):
 
 
 @register_jitable
-def steps_plain(total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at):
+def steps_plain(total, gram, row, moving, at):
     """Coordinate steps on sixteen dimensions of a row, one after the other, from their gradient and curvature.
 
-    ``total`` is what :func:`accumulate` gives for the row's pairs. ``implicit`` times the other side's Gram adds to it: ``J[0]``
-    is the diagonal of its block, ``J[1:]`` the block without it (zeros unless ``coupled``), and ``rest[rest_at:]`` the product with
-    the row's vector, again without the diagonal.
-    Dimension j moves by ``-eta (g + l2 w_j) / (h + l2)``; then ``g += G[j] delta_j`` is what a pass over the pairs would give.
+    ``total`` is the result of :func:`accumulate` for the row's pairs, and ``row.implicit`` times the Gram adds to it. Dimension j
+    moves by ``-eta (g + l2 w_j) / (h + l2)``; then ``g += G[j] delta_j`` is what a pass over the pairs would give.
 
-    Where the curvature is lost in rounding, so is the gradient, and L2 alone counts; what not even L2 depends on becomes 0.
-    ``w[w_at:]`` moves, ``delta[at:]`` says how far.
+    Where the curvature is lost in rounding, so is the gradient, and L2 alone counts; a dimension that not even L2 depends on
+    becomes 0.
     """
+    J, rest = gram.J, gram.rest
+    implicit, l2, eta, tiny = row
+    w, delta = moving
     g = np.empty(LANES, np.float64)
     for j in range(LANES):
-        g[j] = total[0, j] + implicit * (J[0, j] * w[w_at + j] + rest[rest_at + j])
+        g[j] = total[0, j] + implicit * (J[0, j] * w[at.w_at + j] + rest[at.rest_at + j])
     for j in range(LANES):
         explicit, added = total[1 + j, j], implicit * J[0, j]
         h = explicit + added
         lost = h <= tiny * (abs(explicit) + added)
         h = l2 if lost else h + l2
-        before = w[w_at + j]
+        before = w[at.w_at + j]
         step = -eta * ((0.0 if lost else g[j]) + l2 * before) / h if h > 0.0 else -before
-        w[w_at + j] = before + step
-        delta[at + j] = step
+        w[at.w_at + j] = before + step
+        delta[at.delta_at + j] = step
         for i in range(j + 1, LANES):
             g[i] += (total[1 + j, i] + implicit * J[1 + j, i]) * step
 
 
-def descend_plain(
-    indices, psi, lo, hi, first, scores, a, a_step, b, b_step,
-    J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at,
-):  # fmt: skip
+def descend_plain(pairs, psi, lo, hi, gram, row, moving, at):
     """:func:`accumulate` and :func:`steps` of a row, all in the precision of the data."""
     total = np.zeros((LANES + 1, LANES), np.float64)
-    accumulate_plain(indices, psi, lo, hi, first, scores, a, a_step, b, b_step, total)
-    steps_plain(total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at)
+    accumulate_plain(pairs, psi, lo, hi, at.first, total)
+    steps_plain(total, gram, row, moving, at)
 
 
 @intrinsic
-def _accumulate(typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_step, out):  # pragma: no cover - compiled
-    n = types.intp
-    signature = types.void(indices, psi, n, n, n, scores, a, n, b, n, out)
+def _accumulate(typingctx, pairs, psi, lo, hi, first, out):  # pragma: no cover - compiled
+    signature = types.void(pairs, psi, types.intp, types.intp, types.intp, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args)
-        sums = code.sum_pairs()
+        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "out")
         double = ir.VectorType(ir.DoubleType(), LANES)
-        for j, total in enumerate(sums):
-            place = builder.bitcast(builder.gep(code.data(10), [I64(j * LANES)]), double.as_pointer())
+        for j, total in enumerate(code.sum_pairs()):
+            place = builder.bitcast(builder.gep(code.data("out"), [I64(j * LANES)]), double.as_pointer())
             more = total if total.type == double else builder.fpext(total, double)
             builder.store(builder.fadd(builder.load(place, align=8), more), place, align=8)
         return context.get_dummy_value()
@@ -111,73 +158,76 @@ def _update(typingctx, indices, psi, lo, hi, first, scores, delta, at):  # pragm
     signature = types.void(indices, psi, n, n, n, scores, delta, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args)
-        code.move_scores(code.load_lanes(builder.gep(code.data(6), [args[7]])))
+        code = _Code(context, builder, signature, args, "indices", "psi", "lo", "hi", "first", "scores", "delta", "at")
+        code.move_scores(code.load_lanes(builder.gep(code.data("delta"), [code["at"]])))
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @intrinsic
-def _steps(typingctx, total, J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at):  # pragma: no cover - compiled
-    n, x = types.intp, types.float64
-    signature = types.void(total, J, types.boolean, rest, n, x, x, x, x, w, n, delta, n)
+def _steps(typingctx, total, gram, row, moving, at):  # pragma: no cover - compiled
+    signature = types.void(total, gram, row, moving, at)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args)
+        code = _Code(context, builder, signature, args, "total", "gram", "row", "moving", "at", precision="J")
         double, sums = ir.VectorType(ir.DoubleType(), LANES), []
         for j in range(LANES + 1):
-            place = builder.bitcast(builder.gep(code.data(0), [I64(j * LANES)]), double.as_pointer())
+            place = builder.bitcast(builder.gep(code.data("total"), [I64(j * LANES)]), double.as_pointer())
             value = builder.load(place, align=8)
             sums.append(value if code.vector == double else builder.fptrunc(value, code.vector))
-        code.step(sums, first=1)
+        code.step(sums)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @intrinsic
-def _descend(
-    typingctx, indices, psi, lo, hi, first, scores, a, a_step, b, b_step,
-    J, coupled, rest, rest_at, implicit, l2, eta, tiny, w, w_at, delta, at,
-):  # pragma: no cover - compiled  # fmt: skip
-    n, x = types.intp, types.float64
-    signature = types.void(
-        indices, psi, n, n, n, scores, a, n, b, n, J, types.boolean, rest, n, x, x, x, x, w, n, delta, n
-    )  # fmt: skip
+def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: no cover - compiled
+    signature = types.void(pairs, psi, types.intp, types.intp, gram, row, moving, at)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args)
-        code.step(code.sum_pairs(), first=10)
+        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "gram", "row", "moving", "at")
+        code.step(code.sum_pairs())
         return context.get_dummy_value()
 
     return signature, generate
 
 
 class _Code:  # pragma: no cover - compiled
-    """Code for the leaves. Where there are pairs, the first arguments are as those of :func:`accumulate`."""
+    """Code for the leaves, whose arguments and fields of arguments go by name; they compute in the precision of one of them."""
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
-        self._context, self._builder, self._types, self._args = context, builder, signature.args, args
-        self.scalar = context.get_data_type(self._types[1].dtype)
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any, *names: str, precision: str = "psi") -> None:
+        self._context, self._builder = context, builder
+        self._values: dict[str, tuple[Any, Any]] = {}  # type and value
+        for name, kind, value in zip(names, signature.args, args, strict=True):
+            if isinstance(kind, types.BaseNamedTuple):
+                for j, (field, of_field) in enumerate(zip(kind.fields, kind.types, strict=True)):
+                    self._values[field] = of_field, builder.extract_value(value, j)
+            else:
+                self._values[name] = kind, value
+        self.scalar = context.get_data_type(self._values[precision][0].dtype)
         self.vector = ir.VectorType(self.scalar, LANES)
         self.align = 8 if isinstance(self.scalar, ir.DoubleType) else 4
 
-    # what the leaves are made of
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name][1]
+
+    # the steps of the leaves
 
     def sum_pairs(self) -> list[Any]:
         """The sums of :func:`accumulate_plain` over the pairs, from zero."""
-        builder, args = self._builder, self._args
+        builder = self._builder
         zero = ir.Constant(self.vector, [0.0] * LANES)
         few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
         sums = [cgutils.alloca_once_value(builder, few if j > HALF else zero) for j in range(LANES + 1)]
-        last = builder.sub(builder.extract_value(self._array(0).shape, 0), I64(1))
-        with self._over(args[2], args[3], 1) as p:
+        last = builder.sub(builder.extract_value(self._array("indices").shape, 0), I64(1))
+        with self._over(self["lo"], self["hi"], 1) as p:
             self._fetch(p, last)
             v = self._load_vector(p)
-            s = self._load(5, p)
-            a = self._load(6, builder.mul(p, args[7]))
-            b = self._load(8, builder.mul(p, args[9]))
+            s = self._load("scores", p)
+            a = self._load("a", builder.mul(p, self["a_step"]))
+            b = self._load("b", builder.mul(p, self["b_step"]))
             residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
             self._add_to(sums[0], self._splat(residual), v)
             weighted = self._times(self._splat(a), v)
@@ -190,19 +240,19 @@ class _Code:  # pragma: no cover - compiled
         found = [builder.load(place) for place in sums]
         return [self._shuffle(total, few, wide) if j > HALF else total for j, total in enumerate(found)]
 
-    def step(self, sums: list[Any], first: int) -> None:
-        """The steps of :func:`steps_plain`, whose arguments from J on are those from ``first`` on.
+    def step(self, sums: list[Any]) -> None:
+        """The steps of :func:`steps_plain`.
 
         All first steps at once as if the others did not move, ``u = scale g - length l2 w``. Then ``u += scale G[j] u_j`` for those
         after j: per dimension a splat and a fused multiply-add wait for one another, and nothing else.
         """
-        builder, args = self._builder, self._args
-        implicit, l2, eta, tiny = (self._splat(self._cast(args[first + i])) for i in (4, 5, 6, 7))
+        builder = self._builder
+        implicit, l2, eta, tiny = (self._splat(self._cast(self[name])) for name in RowSettings._fields)
         zero = ir.Constant(self.vector, [0.0] * LANES)
-        place = builder.gep(self.data(first + 8), [args[first + 9]])
+        place = builder.gep(self.data("w"), [self["w_at"]])
         w = self.load_lanes(place)
-        rest = self.load_lanes(builder.gep(self.data(first + 2), [args[first + 3]]))
-        diagonal, *J = (self.load_lanes(builder.gep(self.data(first), [I64(j * LANES)])) for j in range(LANES + 1))
+        rest = self.load_lanes(builder.gep(self.data("rest"), [self["rest_at"]]))
+        diagonal, *J = (self.load_lanes(builder.gep(self.data("J"), [I64(j * LANES)])) for j in range(LANES + 1))
         explicit = sums[1]
         for j in range(1, LANES):
             one = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i == j for i in range(LANES)])
@@ -219,7 +269,7 @@ class _Code:  # pragma: no cover - compiled
         u = builder.fsub(self._times(scale, g), self._times(self._times(length, l2), w), flags=CONTRACT)
         u = builder.select(free, u, builder.fneg(w))
         moved = cgutils.alloca_once(builder, self.vector)
-        with builder.if_else(args[first + 1]) as (coupled, apart):
+        with builder.if_else(self["coupled"]) as (coupled, apart):
             with coupled:
                 both = [builder.fadd(G, self._times(implicit, row), flags=CONTRACT) for G, row in zip(sums[1:], J, strict=True)]
                 builder.store(self._substitute(both, scale, u), moved)
@@ -227,11 +277,11 @@ class _Code:  # pragma: no cover - compiled
                 builder.store(self._substitute(sums[1:], scale, u), moved)
         u = builder.load(moved)
         self._store_lanes(builder.fadd(w, u), place)
-        self._store_lanes(u, builder.gep(self.data(first + 10), [args[first + 11]]))
+        self._store_lanes(u, builder.gep(self.data("delta"), [self["delta_at"]]))
 
     def move_scores(self, delta: Any) -> None:
         """``scores += <delta, v>``, a few pairs at a time, whose products are added up side by side."""
-        builder, (lo, hi) = self._builder, self._args[2:4]
+        builder, lo, hi = self._builder, self["lo"], self["hi"]
         few = ir.VectorType(self.scalar, GROUP)
         bits = 64 if isinstance(self.scalar, ir.DoubleType) else 32
         kinds = [few, few.as_pointer(), I32, ir.VectorType(ir.IntType(1), GROUP)]
@@ -246,7 +296,7 @@ class _Code:  # pragma: no cover - compiled
 
         def move(p: Any, places: list[Any]) -> Any:
             products = [self._times(delta, self._load_vector(place)) for place in places]
-            return builder.bitcast(builder.gep(self.data(5), [p]), few.as_pointer()), self._add_lanes(*products)
+            return builder.bitcast(builder.gep(self.data("scores"), [p]), few.as_pointer()), self._add_lanes(*products)
 
         with builder.if_then(builder.icmp_signed("<", lo, hi)):
             with self._over(lo, whole, GROUP) as p:
@@ -267,18 +317,18 @@ class _Code:  # pragma: no cover - compiled
     def _store_lanes(self, value: Any, pointer: Any) -> None:
         self._builder.store(value, self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
-    def data(self, argument: int) -> Any:
-        return self._array(argument).data
+    def data(self, name: str) -> Any:
+        return self._array(name).data
 
-    # and what these are made of
+    # their instructions
 
     def _substitute(self, G: list[Any], scale: Any, u: Any) -> Any:
         builder = self._builder
         for j in range(LANES - 1):
             later = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i > j for i in range(LANES)])
             zero = ir.Constant(self.vector, [0.0] * LANES)
-            part = builder.select(later, self._times(G[j], scale), zero)
-            u = builder.fadd(u, self._times(part, self._lane(u, j)), flags=("contract",))
+            row = builder.select(later, self._times(G[j], scale), zero)
+            u = builder.fadd(u, self._times(row, self._lane(u, j)), flags=("contract",))
         return u
 
     def _add_lanes(self, x: Any, y: Any, z: Any, t: Any) -> Any:
@@ -301,7 +351,7 @@ class _Code:  # pragma: no cover - compiled
         return _first(cgutils.for_range_slice(self._builder, start, stop, I64(step)))
 
     def _fetch(self, p: Any, last: Any) -> None:
-        """Ask for the vector of a pair some way ahead, which may be another row's."""
+        """Prefetch the vector of a pair some way ahead, which may be another row's."""
         builder = self._builder
         ahead = builder.add(p, I64(AHEAD))
         ahead = builder.select(builder.icmp_signed("<", ahead, last), ahead, last)
@@ -311,22 +361,24 @@ class _Code:  # pragma: no cover - compiled
         )
         builder.call(fetch, [builder.bitcast(self._pointer(ahead), byte), I32(0), I32(3), I32(1)])
 
-    def _load(self, argument: int, position: Any) -> Any:
-        return self._builder.load(self._builder.gep(self.data(argument), [position]))
+    def _load(self, name: str, position: Any) -> Any:
+        return self._builder.load(self._builder.gep(self.data(name), [position]))
 
     def _pointer(self, p: Any) -> Any:
         """Where ``psi[indices[p], first]`` lies."""
         builder = self._builder
-        row = builder.sext(self._load(0, p), I64) if self._types[0].dtype.bitwidth < 64 else self._load(0, p)
-        stride = builder.extract_value(self._array(1).shape, 1)
-        return builder.gep(self.data(1), [builder.add(builder.mul(row, stride), self._args[4])])
+        row = self._load("indices", p)
+        row = builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
+        stride = builder.extract_value(self._array("psi").shape, 1)
+        return builder.gep(self.data("psi"), [builder.add(builder.mul(row, stride), self["first"])])
 
     def _load_vector(self, p: Any) -> Any:
         """``psi[indices[p], first:first + 16]``."""
         return self.load_lanes(self._pointer(p))
 
-    def _array(self, argument: int) -> Any:
-        return self._context.make_array(self._types[argument])(self._context, self._builder, self._args[argument])
+    def _array(self, name: str) -> Any:
+        kind, value = self._values[name]
+        return self._context.make_array(kind)(self._context, self._builder, value)
 
     def _cast(self, value: Any) -> Any:
         return value if isinstance(self.scalar, ir.DoubleType) else self._builder.fptrunc(value, self.scalar)

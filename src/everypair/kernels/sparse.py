@@ -1,20 +1,33 @@
 """Sparse features: products with a matrix, and coordinate steps on its columns (Section 5.2 of the paper).
 
-A matrix is given by its compressed rows or its compressed columns, whichever the loop follows; ``values`` may be the scalar
-one.
+A matrix is given by its compressed rows or its compressed columns, whichever the loop follows.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick
-from everypair.kernels.pairs import AT_ONCE, G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, MOVE_F, MOVE_Q, PHI, moved_gradients
+from everypair.kernels.newton import newton
+from everypair.kernels.pairs import CACHE_ROWS
+from everypair.runtime.numerics import Values
+
+
+class SparseRows(NamedTuple):
+    """Compressed rows of a sparse matrix, or of its transpose; ``values`` is 1.0 where all entries are ones."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: Values
 
 
 @leaf
-def multiply(start, stop, indptr, indices, values, v, out):
+def multiply(start, stop, matrix, v, out):
     """``out = X v`` from compressed rows, or ``X' v`` from compressed columns."""
+    indptr, indices, values = matrix
     for r in range(start, stop):
         total = np.float64(0.0)
         for p in range(indptr[r], indptr[r + 1]):
@@ -23,8 +36,9 @@ def multiply(start, stop, indptr, indices, values, v, out):
 
 
 @leaf
-def add_products(start, stop, indptr, indices, values, W, out):
+def add_products(start, stop, matrix, W, out):
     """``out[f] += X W[f]`` for dimensions ``start:stop``, from compressed rows."""
+    indptr, indices, values = matrix
     for f in range(start, stop):
         v, sums = W[f], out[f]
         for r in range(len(sums)):
@@ -35,8 +49,9 @@ def add_products(start, stop, indptr, indices, values, W, out):
 
 
 @leaf
-def multiply_squared(start, stop, indptr, indices, values, v, out):
+def multiply_squared(start, stop, matrix, v, out):
     """As :func:`multiply` for the matrix of squared entries."""
+    indptr, indices, values = matrix
     for r in range(start, stop):
         total = np.float64(0.0)
         for p in range(indptr[r], indptr[r + 1]):
@@ -45,25 +60,14 @@ def multiply_squared(start, stop, indptr, indices, values, v, out):
         out[r] = total
 
 
-@kernel
-def newton(w, j, gradient, curvature, l2, eta):
-    """The step on one weight that minimises ``2 gradient t + curvature t^2 + l2 (w + t)^2``, times ``eta``; a weight that nothing
-    depends on becomes zero. Returns how far it went."""
-    before = np.float64(w[j])
-    if curvature + l2 > 0.0:
-        w[j] = before - eta * (gradient + l2 * before) / (curvature + l2)
-    else:
-        w[j] = 0.0
-    return np.float64(w[j]) - before
-
-
 @leaf
-def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta):
+def step_linear(start, stop, columns, penalty, eta, w, g, h, delta):
     """Exact steps on the weights ``w_l`` of one dimension, one feature after the other (MFSI).
 
-    ``w_l -= (sum x g + lambda w) / (sum x^2 h + lambda)``; ``g`` follows (``g_c += x h step``) and ``delta`` collects the
-    change of ``phi_f``. Features that share no row may be given to different threads.
+    ``w_l -= (sum x g + lambda w) / (sum x^2 h + lambda)``; ``g`` follows (``g_c += x h step``) and ``delta`` sums the changes of
+    ``phi_f``. Threads may take different features if these share no row.
     """
+    indptr, rows, values = columns
     for j in range(start, stop):
         gradient = np.float64(0.0)
         curvature = np.float64(0.0)
@@ -81,22 +85,24 @@ def step_linear(start, stop, indptr, rows, values, penalty, eta, w, g, h, delta)
 
 
 @leaf
-def _advance(state, c, u, v):
-    """``phi_f(c) += u`` and ``phi_q(c) += v``."""
-    state[c, G_F] += state[c, H_FF] * u + state[c, H_FQ] * v
-    state[c, G_Q] += state[c, H_FQ] * u + state[c, H_QQ] * v
+def _move_row(state, c, u, v):
+    """``phi_f(c) += u`` and ``phi_q(c) += v`` in a state (rows, 8)."""
+    g_f, g_q, h_ff, h_fq, h_qq = state[c, G_F], state[c, G_Q], state[c, H_FF], state[c, H_FQ], state[c, H_QQ]
+    state[c, G_F], state[c, G_Q] = moved_gradients(g_f, g_q, h_ff, h_fq, h_qq, u, v)
     state[c, PHI] += u
     state[c, MOVE_F] += u
     state[c, MOVE_Q] += v
 
 
 @leaf
-def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state):
+def step_machine(start, stop, columns, settings, w, state):
     """As :func:`step_linear` for a factorization machine, where ``w_lf`` moves dimension f and the bias dimension q.
 
-    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2). ``state`` (see :mod:`everypair.kernels.pairs`)
-    follows the steps.
+    Its derivative is ``x (1, D)`` with ``D = phi_f(c) - x w_lf`` (Section 5.2.2). ``state`` is (rows, 8), see
+    :mod:`everypair.kernels.machine_state`, and follows the steps.
     """
+    indptr, rows, values = columns
+    penalty, eta, tiny = settings
     for j in range(start, stop):
         gradient = np.float64(0.0)
         curvature = np.float64(0.0)
@@ -118,12 +124,12 @@ def step_machine(start, stop, indptr, rows, values, penalty, eta, tiny, w, state
             c = rows[p]
             x = np.float64(pick(values, p))
             u = x * step
-            _advance(state, c, u, (state[c, PHI] - x * before) * u)
+            _move_row(state, c, u, (state[c, PHI] - x * before) * u)
 
 
 @leaf
 def gather_levels(start, stop, indptr, rows, g, h, level_g, level_h):
-    """Gradient and curvature of a level: the sums of those of its rows."""
+    """Gradient and curvature of a level: the sums over its rows."""
     for j in range(start, stop):
         gradient = np.float64(0.0)
         curvature = np.float64(0.0)
@@ -153,10 +159,10 @@ def scale_slopes(start, stop, factor, g, h, scaled_g, scaled_h):
 
 @kernel
 def add_half_squares(start, stop, dims, out):
-    """``out += sum_f dims[f]^2 / 2`` for columns ``start:stop``, in the order of f whatever the columns beside them."""
-    total = np.empty(min(AT_ONCE, stop - start), np.float64)
-    for first in range(start, stop, AT_ONCE):
-        last = min(first + AT_ONCE, stop)
+    """``out += sum_f dims[f]^2 / 2`` for columns ``start:stop``, in the order of f wherever a range begins."""
+    total = np.empty(min(CACHE_ROWS, stop - start), np.float64)
+    for first in range(start, stop, CACHE_ROWS):
+        last = min(first + CACHE_ROWS, stop)
         fill(total, 0.0)
         for f in range(len(dims)):
             row = dims[f, first:last]

@@ -7,8 +7,8 @@ import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf
 
-BLOCK = 64  # scores looked at together, at most: most blocks hold none that counts
-BLOCKS = 4  # for each item asked for, at least
+BLOCK = 64  # scores per block, at most: most blocks hold none of the best
+BLOCKS = 4  # blocks for each of the n items, at least
 
 
 @kernel
@@ -37,7 +37,7 @@ def sift_down(best, ids, size):
 
 @kernel
 def offer(s, i, best, ids, size):
-    """Take an item into the n best so far, a heap with the worst of them at its root, if it is one; how many there are then.
+    """Add an item to the n best so far, a heap with the worst at its root, if it is one of them; returns their number.
 
     ``-inf`` and NaN are never taken.
     """
@@ -58,7 +58,7 @@ def offer(s, i, best, ids, size):
 
 @kernel
 def in_order(best, ids, size):
-    """A heap taken apart, from its worst item to its best: best first."""
+    """Sort a heap in place, best first."""
     for last in range(size - 1, 0, -1):
         s, i = best[0], ids[0]
         best[0], ids[0] = best[last], ids[last]
@@ -71,7 +71,7 @@ def top_n(start, stop, scores, ids, best):
     """Fill ``ids`` and ``best`` (n per row, best first) with the best of all items."""
     for r in range(start, stop):
         row, heap, items, size = scores[r], best[r], ids[r], 0
-        least = scores.dtype.type(-np.inf)  # what it takes to be one of the best so far
+        least = scores.dtype.type(-np.inf)  # the lowest of the n best so far
         for i in range(len(row)):
             if row[i] >= least:
                 size = offer(row[i], i, heap, items, size)
@@ -82,7 +82,7 @@ def top_n(start, stop, scores, ids, best):
 
 @numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def largest(scores):
-    """Of finite scores and ``-inf``; vectorises."""
+    """The largest of finite scores and ``-inf``; vectorises."""
     found = scores[0]
     for score in scores:
         found = score if score > found else found
@@ -91,7 +91,7 @@ def largest(scores):
 
 @numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 def smallest(scores):
-    """Of finite scores; vectorises."""
+    """The smallest of finite scores; vectorises."""
     found = scores[0]
     for score in scores:
         found = score if score < found else found
@@ -100,7 +100,7 @@ def smallest(scores):
 
 @kernel
 def nth_largest(values, n, heap):
-    """``-inf`` if there are fewer than n."""
+    """The n-th largest value; ``-inf`` if there are fewer."""
     fill(heap[:n], -np.inf)
     for value in values:
         if value > heap[0]:
@@ -119,7 +119,7 @@ def nth_largest(values, n, heap):
 
 @leaf
 def inner(x, y):
-    """``<x, y>``, in one order and in double precision whatever the batch."""
+    """``<x, y>`` in double precision, in an order that does not depend on the batch."""
     total = np.float64(0.0)
     for f in range(len(x)):
         total += np.float64(x[f]) * np.float64(y[f])
@@ -128,10 +128,10 @@ def inner(x, y):
 
 @kernel
 def top_n_products(start, stop, scores, slack, phi, psi, ids, best):
-    """As :func:`top_n` by ``<phi, psi>``, of which ``scores`` are off by less than half of ``slack`` in each row.
+    """As :func:`top_n` by ``<phi, psi>``, from which ``scores`` differ by less than half of each row's ``slack``.
 
     The n-th largest of the largest scores of blocks is no more than the n-th largest score. An item that is less by more than the
-    slack cannot be one of the n best; the few others are computed anew.
+    slack cannot be one of the n best; the scores of the few others are computed anew.
     """
     n, n_items = ids.shape[1], scores.shape[1]
     width = max(1, min(BLOCK, n_items // (BLOCKS * n)))
@@ -153,8 +153,9 @@ def top_n_products(start, stop, scores, slack, phi, psi, ids, best):
 
 
 @kernel
-def top_n_listed(start, stop, begin, end, items, phi, psi, ids, best):
-    """As :func:`top_n` by ``<phi, psi>``, of the items listed for each row: ``items[begin:end]``."""
+def top_n_listed(start, stop, lists, phi, psi, ids, best):
+    """As :func:`top_n` by ``<phi, psi>``, of the items listed for each row."""
+    begin, end, items = lists
     for r in range(start, stop):
         size = 0
         for p in range(begin[r], end[r]):
@@ -163,8 +164,9 @@ def top_n_listed(start, stop, begin, end, items, phi, psi, ids, best):
 
 
 @kernel
-def without(scores, begin, end, items):
+def without(scores, lists):
     """``-inf`` for the items listed for each row; -1 is none."""
+    begin, end, items = lists
     for r in range(len(begin)):
         for p in range(begin[r], end[r]):
             if items[p] >= 0:
@@ -172,8 +174,9 @@ def without(scores, begin, end, items):
 
 
 @kernel
-def only(scores, begin, end, items):
+def only(scores, lists):
     """``-inf`` for all but the items listed for each row."""
+    begin, end, items = lists
     for r in range(len(begin)):
         kept = np.empty(end[r] - begin[r], scores.dtype)
         for p in range(begin[r], end[r]):

@@ -56,10 +56,12 @@ class TiledSearch:
         phi, order = self.phi[start:stop], self.order
         (n_rows, k), dtype = phi.shape, phi.dtype
         norms = np.sqrt(np.einsum("rf,rf->r", phi, phi, dtype=np.float64))
-        values, items = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
-        sizes, least = np.zeros(n_rows, np.int64), np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        least = np.where(np.isnan(slack), np.nan, np.finfo(dtype).min).astype(dtype)
+        lists = np.empty((n_rows, self._length), dtype), np.empty((n_rows, self._length), np.int32)
+        candidates = topn_tiles.Candidates(*lists, np.zeros(n_rows, np.int64), least)
         out, left_out = self._places(exclude, n_rows)
-        begin, end = out[:-1].copy(), out[1:]
+        excluded = topn_tiles.Excluded(out[:-1].copy(), out[1:], left_out)
+        query = topn_tiles.Query(phi, self.psi, slack, self.n)
         active, vectors = np.arange(n_rows), phi.copy()
         products, item_vectors = np.empty(n_rows * ITEMS, dtype), np.empty((ITEMS, k), dtype)
         for first in range(0, len(order), ITEMS):
@@ -67,18 +69,14 @@ class TiledSearch:
             np.take(self.psi, now, axis=0, out=item_vectors[: len(now)], mode="clip")  # "clip" avoids a buffer
             tile = products[: len(active) * len(now)].reshape(len(active), len(now))
             np.matmul(vectors[: len(active)], item_vectors[: len(now)].T, out=tile)
-            topn_tiles.search(
-                tile, active, now, first, begin, end, left_out, self.n, slack, phi, self.psi, least, values, items, sizes
-            )  # fmt: skip
+            topn_tiles.search(tile, active, now, first, excluded, query, candidates)
             if first + ITEMS < len(order):
                 largest = self.norms[first + ITEMS]
-                kept = topn_tiles.still_open(
-                    active, vectors, norms, largest, ENOUGH * self.n, slack, least, values, items, sizes, self.n
-                )  # fmt: skip
+                kept = topn_tiles.still_open(active, vectors, norms, largest, ENOUGH * self.n, query, candidates)
                 active = active[:kept]
                 if not kept:
                     break
-        topn_tiles.finish(values, items, sizes, slack, phi, self.psi, ids, best)
+        topn_tiles.finish(candidates, query, ids, best)
 
     def _places(self, exclude: Any, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
         """Bounds of rows, and the positions in ``order`` of each row's excluded items, rising."""

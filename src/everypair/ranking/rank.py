@@ -107,7 +107,7 @@ class DenseScores(Scores):
 
     def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
         block = self.block(start, stop)
-        only(block, *lists)
+        only(block, lists)
         self.best(start, stop, block, ids, best)
 
 
@@ -167,7 +167,7 @@ class Products(Scores):
         return 4 * (phi.shape[1] + 2) * np.finfo(self.dtype).eps * (np.abs(phi) @ self.items.largest)
 
     def best_listed(self, start: int, stop: int, lists: Lists, ids: np.ndarray, best: np.ndarray) -> None:
-        top_n_listed(0, stop - start, *lists, self.phi[start:stop], self.psi, ids, best)
+        top_n_listed(0, stop - start, lists, self.phi[start:stop], self.psi, ids, best)
 
     def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
         step = rows_at_once(self.n_rows, self.n_items, n, n_threads)
@@ -233,7 +233,7 @@ def rank(
         block = scores.block(start, stop)
         block[:, denied] = -np.inf
         if exclude is not None:
-            without(block, *exclude.rows(start, stop))
+            without(block, exclude.rows(start, stop))
         scores.best(start, stop, block, ids[start:stop], best[start:stop])
 
     def search_pruned(start: int, stop: int) -> None:

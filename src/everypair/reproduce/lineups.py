@@ -46,7 +46,7 @@ UNTUNED = MATRIX._replace(tuned=False)
 
 
 class Scenario(NamedTuple):
-    """A split, and the models that are compared on it. The texts are stored in results.json."""
+    """A split, and the models that are compared on it. Name, title and question are stored in results.json."""
 
     name: str
     title: str

@@ -14,7 +14,7 @@ from everypair.engine.contribution import Contribution
 from everypair.engine.tower import Capabilities, Tower, check_towers
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import gather_levels, gather_states
 from everypair.runtime.numerics import tiny
 from everypair.runtime.parallel import Workers

@@ -22,7 +22,7 @@ from everypair.engine.contribution import EVERY_ITEM, FEATURES, ITEM, Contributi
 from everypair.engine.tower import Capabilities
 from everypair.engine.vectors import RangeVectors
 from everypair.engine.view import View
-from everypair.kernels.pairs import MOVE_F, MOVE_Q
+from everypair.kernels.machine_state import MOVE_F, MOVE_Q
 from everypair.kernels.row_vectors import add_half_norms
 from everypair.kernels.sparse import add_half_squares
 from everypair.runtime import validation as check

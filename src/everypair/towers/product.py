@@ -12,7 +12,7 @@ from everypair.engine.blocks import PRODUCT, LevelBlock
 from everypair.engine.tower import Capabilities, Tower, check_same_dims
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import scale_slopes
 from everypair.runtime.parallel import Workers
 from everypair.towers.multiplicative import Modes

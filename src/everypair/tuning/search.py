@@ -112,13 +112,13 @@ def search(
 
 def arguments(point: Mapping[str, Any], pairs: float) -> dict[str, Any]:
     """The model's arguments at a point of a space, rounded to three digits; ``pairs``: the number of pairs per event."""
-    made = dict(point)
-    if ALL_PAIRS in made:
-        made[WEIGHT] = made.pop(ALL_PAIRS) / pairs
-    if SHRINKAGE in made:
-        weight = auto_weight(pairs) if made[WEIGHT] == AUTO else made[WEIGHT]
-        made["regularization"] = made.pop(SHRINKAGE) / (1 + weight * pairs)
-    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in made.items()}
+    settings = dict(point)
+    if ALL_PAIRS in settings:
+        settings[WEIGHT] = settings.pop(ALL_PAIRS) / pairs
+    if SHRINKAGE in settings:
+        weight = auto_weight(pairs) if settings[WEIGHT] == AUTO else settings[WEIGHT]
+        settings["regularization"] = settings.pop(SHRINKAGE) / (1 + weight * pairs)
+    return {name: float(f"{value:.3g}") if isinstance(value, float) else value for name, value in settings.items()}
 
 
 def _try(recommender: Recommender, settings: dict[str, Any], split: Split, metric: str, every: int, exclude_seen: bool) -> Trial:

@@ -151,11 +151,13 @@ class Space:
     def settings(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of the model at a stored point."""
         point = self.point(stored)
-        made = arguments({UNOBSERVED: self._weight, **point}, self._pairs)
+        settings = arguments({UNOBSERVED: self._weight, **point}, self._pairs)
         if UNOBSERVED not in point:
-            del made[UNOBSERVED]
-        chosen = {name: point[name] for name in made if isinstance(self.dimensions.get(name), Choices)}  # choices are not rounded
-        return {**self._fixed, **made, **chosen}
+            del settings[UNOBSERVED]
+        chosen = {
+            name: point[name] for name in settings if isinstance(self.dimensions.get(name), Choices)
+        }  # choices are not rounded
+        return {**self._fixed, **settings, **chosen}
 
     def described(self) -> dict[str, str]:
         """The repr of each dimension, for comparison with that of a stored study."""

@@ -1,12 +1,12 @@
-"""A few steps of conjugate gradients on a whole field, and the lowest point along a direction."""
+"""Block steps: a direction from a few conjugate gradients on a whole field, and the length of the step along it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from everypair.runtime.numerics import tiny
+from everypair.runtime.numerics import Values, tiny
 
 CG_STEPS = 3
 
@@ -16,8 +16,7 @@ Apply = Callable[[np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
 def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
     """A few preconditioned steps on ``A x = rhs`` from zero, each of which lowers ``x' A x - 2 rhs' x``.
 
-    ``apply(p)`` gives ``A p`` and images of ``p`` (such as ``X p``); returned are x and its images, or None at a stationary
-    point.
+    ``apply(p)`` returns ``A p`` and images of ``p`` (such as ``X p``). Returns x and its images, or None at a stationary point.
     """
     inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
     x: np.ndarray | None = None
@@ -32,7 +31,7 @@ def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> 
             break
         Ap, moved = apply(p)
         curvature = dot(p, Ap)
-        if not curvature > tiny(rhs.dtype) * dot(diagonal * p, p):  # flat: what looks like a slope is rounding
+        if not curvature > tiny(rhs.dtype) * dot(diagonal * p, p):  # flat: the slope is rounding
             break
         length = rz / curvature
         if x is None:
@@ -49,10 +48,16 @@ def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> 
     return x.astype(rhs.dtype), [image.astype(rhs.dtype) for image in images]
 
 
+def step_length(loss: Iterable[float], penalty: Values, w: np.ndarray, direction: np.ndarray) -> float:
+    """The t in [0, 2] that minimises the loss plus L2 along ``w + t direction``; ``loss`` has the coefficients of t, ..., t^4."""
+    c1, c2, c3, c4 = loss
+    return lowest(c1 + 2 * dot(penalty * w, direction), c2 + dot(penalty * direction, direction), c3, c4)
+
+
 def lowest(c1: float, c2: float, c3: float, c4: float) -> float:
     """The t in [0, 2] where ``c1 t + c2 t^2 + c3 t^3 + c4 t^4`` is lowest.
 
-    Without the cubic and quartic terms it would be 1. The bound keeps out minima that are made of rounding errors, far away.
+    Without the cubic and quartic terms it would be 1. The bound rules out distant minima that are made of rounding errors.
     """
     roots = np.roots([4 * c4, 3 * c3, 2 * c2, c1]) if np.all(np.isfinite([c1, c2, c3, c4])) else np.empty(0)
     real = np.real(roots[np.abs(np.imag(roots)) <= 1e-6 * np.abs(roots)])

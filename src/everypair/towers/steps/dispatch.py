@@ -1,31 +1,33 @@
 """Steps on the weights of one field for one dimension: exact by feature, or the whole field as a block.
 
-In a one-hot field no two features meet in a row, so each feature's exact step is independent of its neighbours. Where they
-meet (a history), one feature at a time is serial; the block solve takes a few steps of conjugate gradients on the whole
-field instead, which lowers the same objective and runs in parallel.
+In a one-hot field no two features share a row, so each feature's exact step is independent of the others. Where they do share rows
+(a history), one feature at a time is serial; the block solve takes a few steps of conjugate gradients on the whole field
+instead, which lowers the same objective and runs in parallel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from everypair.columns.fields import Field, OneHotField, OnesField, SparseField
 from everypair.columns.history_field import HistoryField
-from everypair.kernels import one_hot, sparse
-from everypair.kernels.jit import part, pick
-from everypair.kernels.pairs import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
+from everypair.kernels import sparse
+from everypair.kernels.jit import pick, slice_of
+from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_all
+from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
-from everypair.towers.steps.conjugate_gradients import conjugate_gradients, dot, lowest
+from everypair.towers.steps.conjugate_gradients import conjugate_gradients, dot, step_length
 from everypair.towers.steps.one_hot import Stage, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
 from everypair.towers.steps.sequences import by_sequence, step_linear_history, step_machine_history
 
 
 class Solver(NamedTuple):
-    """How to step: the step size eta, "block" or "cd" for fields that overlap, and the threads."""
+    """How to step: the step size eta, "block" or "cd" for fields whose features share rows, and the threads."""
 
     step_size: float
     field_solver: str
@@ -51,7 +53,7 @@ def step_linear_stage(
         step_linear_runs(stage, w, penalty, g, h, delta, solver.step_size, solver.workers)
         return
     for field, at in stage.fields:
-        step_linear(field, w[at], part(penalty, at.start, at.stop), g, h, delta, solver)
+        step_linear(field, w[at], slice_of(penalty, at.start, at.stop), g, h, delta, solver)
 
 
 def step_linear(
@@ -66,12 +68,12 @@ def step_linear(
         return
     bounds = _by_feature(field, solver)
     if bounds is not None:
-        matrix = field.columns.arrays  # type: ignore[attr-defined]
-        solver.workers.run(sparse.step_linear, bounds, *matrix, penalty, solver.step_size, w, g, h, delta)
+        columns = field.columns.arrays  # type: ignore[attr-defined]
+        solver.workers.run(sparse.step_linear, bounds, columns, penalty, solver.step_size, w, g, h, delta)
         return
     if solver.field_solver == "cd" and field.makes_columns:
-        for matrix, l2, weight in _dense_columns(field, w, penalty):
-            solver.workers.run(sparse.step_linear, [0, 1], *matrix, l2, solver.step_size, weight, g, h, delta)
+        for column, l2, weight in _dense_columns(field, w, penalty):
+            solver.workers.run(sparse.step_linear, [0, 1], column, l2, solver.step_size, weight, g, h, delta)
         return
     workers = solver.workers
     if isinstance(field, HistoryField) and by_sequence(field, penalty):
@@ -97,11 +99,11 @@ def step_linear(
     delta += u
 
 
-def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tuple[Any, Values, np.ndarray]]:
-    """For a field that makes its columns as they are needed: each as a matrix of one column, its L2 weight, and its weight."""
+def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tuple[SparseRows, Values, np.ndarray]]:
+    """The columns of a field that makes them one at a time: each as a matrix of one column, its L2 weight, and its weight."""
     indptr, rows = np.array([0, field.shape[0]]), np.arange(field.shape[0])
     for j, x in enumerate(field.iterate_columns()):
-        yield (indptr, rows, x), pick(penalty, j), w[j : j + 1]
+        yield SparseRows(indptr, rows, x), pick(penalty, j), w[j : j + 1]
 
 
 def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
@@ -110,17 +112,17 @@ def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.n
         step_machine_runs(stage, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
         return
     for field, at in stage.fields:
-        step_machine(field, w[at], part(penalty, at.start, at.stop), state, solver, stage.last)
+        step_machine(field, w[at], slice_of(penalty, at.start, at.stop), state, solver, stage.last)
 
 
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver, last: bool = False) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
 
-    ``state`` is that of :meth:`~everypair.engine.view.View.slopes_pair`, one row per number, and follows the moves; after the
-    ``last`` steps of a dimension nothing but the moves themselves is needed.
+    ``state`` is that of :mod:`everypair.kernels.machine_state`, (8, rows), and follows the moves; after the ``last`` steps of a
+    dimension only the sums of the moves are needed.
 
-    One feature at a time is exact. The joint problem of an overlapping field is not quadratic: with :math:`u = X \delta`, the
-    step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
+    One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with
+    :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
     :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So: a direction from conjugate gradients
     on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with themselves are left in, and a row is a
     quadratic in u alone), and along it the exact minimum of the loss, a polynomial of degree four in t. The objective never
@@ -131,13 +133,13 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
         return
     bounds = _by_feature(field, solver)
     if bounds is not None or (solver.field_solver == "cd" and field.makes_columns):
-        packed = np.ascontiguousarray(state.T)  # features visit rows in any order: all of a row in one place
-        rest = (solver.step_size, tiny(w.dtype))
+        packed = np.ascontiguousarray(state.T)  # features visit rows in any order: the numbers of a row lie together
+        settings = NewtonSettings(penalty, solver.step_size, tiny(w.dtype))
         if bounds is not None:
-            solver.workers.run(sparse.step_machine, bounds, *field.columns.arrays, penalty, *rest, w, packed)  # type: ignore[attr-defined]
+            solver.workers.run(sparse.step_machine, bounds, field.columns.arrays, settings, w, packed)  # type: ignore[attr-defined]
         else:
-            for matrix, l2, weight in _dense_columns(field, w, penalty):
-                solver.workers.run(sparse.step_machine, [0, 1], *matrix, l2, *rest, weight, packed)
+            for column, l2, weight in _dense_columns(field, w, penalty):
+                solver.workers.run(sparse.step_machine, [0, 1], column, settings._replace(penalty=l2), weight, packed)
         state[:] = packed.T
         return
     workers = solver.workers
@@ -162,12 +164,13 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     direction, (u,) = found
     p = phi * u - field.multiply_squared(w * direction, workers)
     r = 0.5 * (u * u - field.multiply_squared(direction * direction, workers))
-    t = solver.step_size * lowest(
-        2 * (dot(g_f, u) + dot(g_q, p) + dot(penalty * w, direction)),
-        2 * dot(g_q, r) + dot(h_ff * u, u) + 2 * dot(h_fq * u, p) + dot(h_qq * p, p) + dot(penalty * direction, direction),
+    loss = (
+        2 * (dot(g_f, u) + dot(g_q, p)),
+        2 * dot(g_q, r) + dot(h_ff * u, u) + 2 * dot(h_fq * u, p) + dot(h_qq * p, p),
         2 * (dot(h_fq * u, r) + dot(h_qq * p, r)),
         dot(h_qq * r, r),
     )
+    t = solver.step_size * step_length(loss, penalty, w, direction)
     w += (t * direction).astype(w.dtype)
     _advance(state, (t * u).astype(w.dtype), (t * p + t * t * r).astype(w.dtype), workers)
 
@@ -175,7 +178,7 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
 def _drop_unsupported(
     field: Field, w: np.ndarray, diagonal: np.ndarray, g: np.ndarray, h: np.ndarray, delta: np.ndarray, workers: Workers
 ) -> None:
-    """Weights that the loss does not depend on are zero, not what they happened to start as."""
+    """Set weights to zero that the loss does not depend on: they would keep their random start values."""
     idle = (diagonal <= 0.0) & (w != 0.0)
     if idle.any():
         step = np.where(idle, -w, 0.0).astype(w.dtype)
@@ -186,7 +189,7 @@ def _drop_unsupported(
 
 
 def _drop_unsupported_factors(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, workers: Workers) -> None:
-    """As :func:`_drop_unsupported` for a factorization machine: features all of whose rows carry no loss."""
+    """As :func:`_drop_unsupported` for a factorization machine: features of rows without loss."""
     if np.all(penalty > 0.0):
         return
     support = field.multiply_squared_transposed(state[H_FF] + state[H_QQ], workers)
@@ -202,4 +205,4 @@ def _drop_unsupported_factors(field: Field, w: np.ndarray, penalty: Values, stat
 
 def _advance(state: np.ndarray, u: np.ndarray, v: np.ndarray, workers: Workers) -> None:
     """``phi_f += u`` and ``phi_q += v`` for all rows."""
-    workers.run(one_hot.advance_all, workers.even(len(u)), u, v, state)
+    workers.run(move_all, workers.even(len(u)), u, v, state)

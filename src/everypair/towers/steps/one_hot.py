@@ -1,4 +1,4 @@
-"""Steps on one-hot fields in the order of the rows, and on several of them at once where rows lie in runs."""
+"""Steps on one-hot fields in the order of the rows, and on several of them together where rows lie in runs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ import numpy as np
 from everypair.columns.features import Features
 from everypair.columns.fields import Compressed, Field, OneHotField, with_none
 from everypair.kernels import one_hot, row_vectors
-from everypair.kernels.jit import part
+from everypair.kernels.jit import slice_of
+from everypair.kernels.machine_state import PHI
+from everypair.kernels.newton import NewtonSettings
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
-LENGTH = 4  # rows in a run, on average, from which runs are worth while
+LENGTH = 4  # average rows per run from which runs pay
 
 
 class Runs(NamedTuple):
-    """Rows that lie together and share their levels of some fields: where each run begins, and its level of each field."""
+    """Consecutive rows that share their levels of some fields: where each run begins, and its level of each field."""
 
     rows: Compressed
     codes: list[np.ndarray]
 
     @property
     def bounds(self) -> np.ndarray:
-        return self.rows.arrays[0]
+        return self.rows.arrays.indptr
 
 
 class Stage(NamedTuple):
-    """Fields that are stepped on together, and their places among all features: one field, or several with common runs."""
+    """Fields that are stepped on together, each with its slice of all features: one field, or several with common runs."""
 
     fields: list[tuple[Field, slice]]
     runs: Runs | None = None
@@ -37,7 +39,7 @@ class Stage(NamedTuple):
 
 
 def stages(features: Features) -> list[Stage]:
-    """All fields, in order: those after each other with common runs in one stage."""
+    """All fields, in order; consecutive ones with common runs share a stage."""
     found: list[Stage] = []
     shared: list[tuple[Field, slice]] = []
     edges = np.empty(0, bool)  # where the runs of these fields begin
@@ -69,7 +71,7 @@ def stages(features: Features) -> list[Stage]:
 
 
 def separately(features: Features) -> list[Stage]:
-    """Every field on its own."""
+    """Every field in a stage of its own."""
     return _with_last([Stage([one]) for one in columns_of(features)])
 
 
@@ -105,7 +107,7 @@ def _long(edges: np.ndarray) -> bool:
 
 
 def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
-    """Each field with its place among all features."""
+    """Each field with its slice of all features."""
     start = 0
     for field in features.fields.values():
         yield field, slice(start, start + field.shape[1])
@@ -115,13 +117,14 @@ def columns_of(features: Features) -> Iterator[tuple[Field, slice]]:
 def step_linear_runs(
     stage: Stage, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, eta: float, workers: Workers
 ) -> None:
-    """Exact steps on all fields of the stage, one after the other (``w`` and ``penalty``: of all features)."""
+    """Exact steps on all fields of the stage, one after the other; ``w`` and ``penalty`` are those of all features."""
     assert stage.runs is not None
     bounds, ranges = stage.runs.bounds, stage.runs.rows.ranges(workers)
     sums, U = np.empty((len(bounds) - 1, 2)), np.zeros(len(bounds) - 1)
     workers.run(one_hot.linear_runs, ranges, bounds, g, h, sums)
     for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
-        one_hot.step_linear_runs(codes, part(penalty, at.start, at.stop), eta, sums, U, w[at], np.empty((field.shape[1] + 1, 2)))
+        l2, total = slice_of(penalty, at.start, at.stop), np.empty((field.shape[1] + 1, 2))
+        one_hot.step_linear_runs(codes, l2, eta, sums, U, w[at], total)
     workers.run(one_hot.advance_linear_runs, ranges, bounds, U, g, h, delta)
 
 
@@ -145,23 +148,24 @@ def step_linear_rows(
 def step_machine_runs(
     stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, workers: Workers
 ) -> None:
-    """As :func:`step_linear_runs` for a factorization machine; ``state`` has a row for each of its numbers."""
+    """As :func:`step_linear_runs` for a factorization machine; ``state`` is (8, rows)."""
     assert stage.runs is not None
     bounds, ranges = stage.runs.bounds, stage.runs.rows.ranges(workers)
     n = len(bounds) - 1
-    moments, U, V = np.empty((n, one_hot.MOMENTS)), np.zeros(n), np.zeros(n)
-    base = state[one_hot.PHI, bounds[:-1]].astype(np.float64)
-    workers.run(one_hot.machine_runs, ranges, bounds, state, moments)
+    base = state[PHI, bounds[:-1]].astype(np.float64)
+    runs = one_hot.MachineRuns(np.empty((n, one_hot.MOMENTS)), base, np.zeros(n), np.zeros(n))
+    workers.run(one_hot.machine_runs, ranges, bounds, state, runs.moments)
     for (field, at), codes in zip(stage.fields, stage.runs.codes, strict=True):
         total = np.empty((field.shape[1] + 1, 2))
-        one_hot.step_machine_runs(codes, part(penalty, at.start, at.stop), eta, tiny, moments, base, U, V, w[at], total)
-    workers.run(one_hot.advance_machine_runs, ranges, bounds, base, U, V, state)
+        settings = NewtonSettings(slice_of(penalty, at.start, at.stop), eta, tiny)
+        one_hot.step_machine_runs(codes, settings, runs, w[at], total)
+    workers.run(one_hot.advance_machine_runs, ranges, bounds, runs, state)
 
 
 def step_machine_rows(
     field: OneHotField, w: np.ndarray, penalty: Values, state: np.ndarray, eta: float, tiny: float, last: bool, workers: Workers
 ) -> None:
-    """As :func:`step_linear_rows` for a factorization machine; after the last steps nothing but the moves is up to date."""
+    """As :func:`step_linear_rows` for a factorization machine; after the ``last`` steps only the sums of the moves are valid."""
     before = with_none(w)
     sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
     workers.run(one_hot.machine_sums, range(len(field.ranges)), field.ranges, field.codes, before, tiny, state, sums)
