@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "support")]
 
-from import_graph import IMPORTS, LAYERS, MODULES  # noqa: E402
-
 from everypair.runtime import svg  # noqa: E402
+
+from import_graph import IMPORTS, LAYERS, MODULES  # noqa: E402
 
 PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
 ROW, TOP, NAME, PURPOSE, USES, WIDTH = 34, 46, 16, 150, 800, 1080

@@ -1,4 +1,4 @@
-"""A tower of one's own: what was taken last matters less and less as time goes by, at a speed that depends on what it was.
+"""A custom tower: the influence of the previous item decays with time, at a speed that is learned for each item.
 
 This is the code of docs/your-own-model.md, which explains it step by step.
 """
@@ -25,10 +25,10 @@ class Fading(Smooth):
     """phi_f(previous, gap) = exp(-exp(speed_previous) gap), the same in every dimension f."""
 
     n_dims: int
-    name: str | None = None  # put before the names of parameters, if a model has two of these
+    name: str | None = None  # prefix of parameter names, for models with two of these towers
 
     def start(self, rows: Rows, normal: Callable[..., np.ndarray]) -> dict[str, np.ndarray]:
-        return {"speed": np.zeros(rows.levels("previous").n)}  # all fade at the same speed to begin with
+        return {"speed": np.zeros(rows.levels("previous").n)}  # all items start with the same speed
 
     def phi(self, p: dict[str, np.ndarray], rows: Rows) -> np.ndarray:
         faded = np.exp(-self.decay(p, rows))
@@ -66,7 +66,7 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
-    """The formula, pair by pair."""
+    """The formula, evaluated pair by pair."""
     out = np.empty((len(contexts["user"]), len(p["item"])))
     for c, (u, j, gap) in enumerate(zip(contexts["user"], contexts["previous"], contexts["gap"], strict=True)):
         for i, w in enumerate(p["item"]):
@@ -76,16 +76,16 @@ def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: Non
 
 # [data]
 def data(n: int = 20_000, n_users: int = 200, n_items: int = 100, seed: int = 0) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Events: user, previous item and days since; the items taken; and the speed at which the previous item is forgotten."""
+    """Contexts (user, previous item and days since), the chosen items, and the speed at which each item is forgotten."""
     random = np.random.default_rng(seed)
-    speed = np.where(random.random(n_items) < 0.5, 2.0, -2.0)  # half are forgotten in hours, half in a week
+    speed = np.where(random.random(n_items) < 0.5, 2.0, -2.0)  # half of the items are forgotten in hours, half in a week
     user, previous = random.integers(0, n_users, n), random.integers(0, n_items, n)
     gap = np.exp(random.normal(0.0, 2.0, n))
     taste = 2.5 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
     after = 8.0 * random.normal(size=(n_items, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
     fresh = np.exp(-np.exp(speed[previous]) * gap)
-    wish = taste[user] + fresh[:, None] * after[previous]
-    item = np.argmax(wish + random.gumbel(size=wish.shape), axis=1)
+    preference = taste[user] + fresh[:, None] * after[previous]
+    item = np.argmax(preference + random.gumbel(size=preference.shape), axis=1)
     return {"user": user, "previous": previous, "gap": gap}, item, speed
 
 
@@ -105,7 +105,7 @@ def main() -> None:
     feedback = ep.Feedback(train, item[train], shape=(len(train), 100))
     fading = model(16, unobserved_weight=0.05, regularization=0.3, epochs=20).fit(feedback, contexts=seen)
 
-    phi = fading.context_vectors({"user": [7, 7], "previous": [3, 3], "gap": [0.01, 30.0]})  # just now, and a month ago
+    phi = fading.context_vectors({"user": [7, 7], "previous": [3, 3], "gap": [0.01, 30.0]})  # minutes ago, and a month ago
     best = np.argsort(-phi @ fading.psi_.T, axis=1)[:, :10]
     # [fit]
     settings = {"unobserved_weight": 0.05, "regularization": 0.3, "epochs": 20}
@@ -121,7 +121,7 @@ def main() -> None:
     learned = fading.parameters_["speed"]
     print(f"learned speeds against the true ones: correlation {np.corrcoef(learned, speed)[0, 1]:.2f}")
     print(f"the objective fell from {fading.history_[0].objective:,.0f} to {fading.history_[-1].objective:,.0f}")
-    print(f"a month makes {len(set(best[0]) - set(best[1]))} of 10 recommendations others")
+    print(f"after a month, {len(set(best[0]) - set(best[1]))} of 10 recommendations are different")
 
 
 if __name__ == "__main__":

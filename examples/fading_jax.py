@@ -1,4 +1,4 @@
-"""The tower of fading.py with derivatives found by JAX: needs ``pip install "everypair[jax]"``."""
+"""The tower of fading.py with derivatives by JAX: needs ``pip install "everypair[jax]"``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""FPMC: who, and what she took before (factorizing personalized Markov chains).
+"""FPMC, factorizing personalized Markov chains: recommendations by user and previous item.
 
     s(user, previous, item) = <u_user, a_item> + <v_previous, b_item>
 
-Two inner products side by side: the context is the user's vector beside that of the previous item, and an item has twice the
-dimensions. The first item of a user has no previous one: its level is -1, and its vector zero.
+The context vector concatenates those of the user and of the previous item, so an item has twice the dimensions. The first event of
+a user has no previous item: its level is -1, and its vector zero.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Concat, Embedding
 
-from common import draw, rate, rate_alone, report, some
+from common import draw, rate, rate_alone, report, take_rows
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -24,14 +24,14 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     k = p["user"].shape[1]
     previous = np.where(contexts["previous"][:, None] >= 0, p["previous"][contexts["previous"]], 0.0)
     return p["user"][contexts["user"]] @ p["item"][:, :k].T + previous @ p["item"][:, k:].T
 
 
 def data(n_users: int = 300, n_items: int = 200, length: int = 30, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Sequences: each item draws near ones after it, and each user has a taste."""
+    """Sequences of items that depend on the user's taste and on the previous item."""
     random = np.random.default_rng(seed)
     taste = 1.5 * random.normal(size=(n_users, 8)) @ random.normal(size=(n_items, 8)).T / 8**0.5
     after = 2.0 * random.normal(size=(n_items, 8)) @ random.normal(size=(n_items, 8)).T / 8**0.5
@@ -51,14 +51,14 @@ def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
 
 def main() -> None:
     contexts, item = data()
-    last = len(item) - 300  # the last item of every user is for testing
+    last = len(item) - 300  # the last item of every user is the test set
     train, test = np.arange(last), np.arange(last, len(item))
     shape = (last, int(item.max()) + 1)
     feedback = ep.Feedback(train, item[train], shape=shape)
-    seen = some(contexts, train)
+    seen = take_rows(contexts, train)
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 10}
     fpmc = model(16, **settings).fit(feedback, contexts=seen)
-    unseen = some(contexts, test)
+    unseen = take_rows(contexts, test)
     rates = {
         "user": rate_alone("user", feedback, seen, unseen, item[test], **settings),
         "user and previous item (FPMC)": rate(fpmc, unseen, item[test]),

@@ -1,4 +1,4 @@
-"""A tower with steps of its own: one number per context or item, in one dimension. See docs/your-own-model.md."""
+"""A custom tower with its own steps: one number per context or item. See docs/your-own-model.md."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Offset(Tower):
 
     n_dims = 1
 
-    def build(self, site: BindContext) -> None:
-        value = np.zeros(site.rows.n, site.dtype)
-        self._w = site.parameter("offset", value, site.weight)  # the weight of each entry in the loss, for the L2 exponent
+    def build(self, binding: BindContext) -> None:
+        value = np.zeros(binding.rows.n, binding.dtype)
+        self._w = binding.parameter("offset", value, binding.weight)  # the weight of each entry in the loss, for the L2 exponent
         self.parameters = {"offset": self._w}
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:

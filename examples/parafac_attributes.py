@@ -1,8 +1,8 @@
-"""PARAFAC whose user mode is a linear tower: users are known by their attributes, and new ones have vectors at once.
+"""PARAFAC with users described by attributes: the user mode is a linear tower, so new users have vectors, too.
 
     s(user, hour, item) = sum_f (x_user W)_f v_{hour,f} w_{item,f}
 
-The attributes belong to users, not to events: they are given once per user, as columns of the levels.
+The attributes are given once per user, not per event: as columns of the levels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, Any], items: None = None) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     users = contexts["user"]
     age, country = users.columns["age"], users.columns["country"]
     x = np.hstack([age[:, None], np.eye(country.n)[country.codes]])
@@ -31,7 +31,7 @@ def scores(p: dict[str, np.ndarray], contexts: dict[str, Any], items: None = Non
 
 
 def data(n: int = 12_000, n_users: int = 400, n_hours: int = 6, n_items: int = 100, seed: int = 0) -> tuple[Any, Any, np.ndarray]:
-    """Attributes of users, events, and their items: what people take depends on age, country and the hour."""
+    """Attributes of users, events, and their items, which depend on age, country and hour."""
     random = np.random.default_rng(seed)
     users = {"age": random.random(n_users), "country": random.integers(0, 5, n_users)}
     topics = 6
@@ -53,7 +53,7 @@ def tiny() -> tuple[ep.Feedback, dict[str, Any]]:
 
 def main() -> None:
     users, events, item = data()
-    known = 300  # the other users have no events in training
+    known = 300  # the other users have no training events
     train, test = np.flatnonzero(events["user"] < known), np.flatnonzero(events["user"] >= known)
     described = {name: column[:known] for name, column in users.items()}
     contexts = {"user": ep.Levels(events["user"][train], columns=described), "hour": events["hour"][train]}
@@ -62,7 +62,7 @@ def main() -> None:
     fitted = model(16, **settings).fit(feedback, contexts=contexts)
     new = {"user": ep.Levels(events["user"][test], columns=users), "hour": events["hour"][test]}
     rates = {"popularity": rate_popularity(feedback, item[test]), "attributes x hour": rate(fitted, new, item[test])}
-    report(rates, "events of users never seen")
+    report(rates, "events of new users")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Four-way PARAFAC: who, when, where, what.
+"""Four-way PARAFAC: recommendations by user, hour and place.
 
     s(user, hour, place, item) = sum_f u_{user,f} h_{hour,f} p_{place,f} w_{item,f}
 
-With ``combinations="all"`` every combination of user, hour and place is a context, though none is enumerated: what nobody did,
-nowhere and never, counts as well.
+With ``combinations="all"``, every combination of user, hour and place is a context, including those that never occurred; they are
+not enumerated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Embedding, Product
 
-from common import draw, rate, rate_alone, report, some
+from common import draw, rate, rate_alone, report, take_rows
 
 
 def model(factors: int, combinations: str = "observed", **options: Any) -> ep.Separable:
@@ -24,13 +24,13 @@ def model(factors: int, combinations: str = "observed", **options: Any) -> ep.Se
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     modes = [p[column][contexts[column]] for column in ("user", "hour", "place")]
     return np.einsum("cf,cf,cf,if->ci", *modes, p["item"])
 
 
 def data(n: int = 8_000, sizes: tuple[int, ...] = (60, 6, 4, 100), topics: int = 8, seed: int = 0) -> tuple[Any, np.ndarray]:
-    """Events: topics have their friends, their hours and their places; the topic that suits best is taken."""
+    """Events: users, hours and places prefer topics, and an item of a topic that suits all three is chosen."""
     random = np.random.default_rng(seed)
     n_users, n_hours, n_places, n_items = sizes
     user, hour, place = (random.integers(0, size, n) for size in (n_users, n_hours, n_places))
@@ -50,16 +50,16 @@ def main() -> None:
     contexts, item = data()
     train, test = np.split(np.arange(len(item)), [7_000])
     settings = {"unobserved_weight": 0.02, "regularization": 0.05, "epochs": 20}
-    # an event may come up twice: contexts are the combinations that occur, and their events add up
-    seen, context = np.unique(np.stack(list(some(contexts, train).values()), axis=1), axis=0, return_inverse=True)
+    # combinations may occur repeatedly: each is one context, and its events are summed
+    seen, context = np.unique(np.stack(list(take_rows(contexts, train).values()), axis=1), axis=0, return_inverse=True)
     feedback = ep.Feedback(context, item[train], shape=(len(seen), 100), duplicates="sum")
     columns = dict(zip(contexts, seen.T, strict=True))
     rates = {}
     for combinations in ("observed", "all"):
         fitted = model(16, combinations, **settings).fit(feedback, contexts=columns)
-        rates[f"PARAFAC, {combinations} combinations"] = rate(fitted, some(contexts, test), item[test])
-    rates["user alone"] = rate_alone("user", feedback, columns, some(contexts, test), item[test], **settings)
-    report(rates, "what is taken when and where")
+        rates[f"PARAFAC, {combinations} combinations"] = rate(fitted, take_rows(contexts, test), item[test])
+    rates["user alone"] = rate_alone("user", feedback, columns, take_rows(contexts, test), item[test], **settings)
+    report(rates, "held-out events")
 
 
 if __name__ == "__main__":

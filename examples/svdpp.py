@@ -1,8 +1,8 @@
-"""An SVD++-like model: a user is her own vector plus those of what she has taken, and both sides have biases.
+"""An SVD++-like model: the user's vector plus vectors of the items in the user's history, with biases on both sides.
 
     s(user, history, item) = <u_user + sum over history of y_j / sqrt(length), q_item> + b_user + b_item
 
-A bias meets a constant 1 on the other side.
+A bias is a dimension that is multiplied with a constant 1 of the other side.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, Any], items: None = None) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     user = p["user"][contexts["user"]] + contexts["history"] @ p["history"]
     return user @ p["item"].T + p["user bias"][contexts["user"]] + p["item bias"].T
 
 
 def data(n_users: int = 600, n_items: int = 200, length: int = 12, seed: int = 0) -> tuple[np.ndarray, dict[str, Any]]:
-    """What each user took, in order, and for each event the user and her history before it."""
+    """The items of each user in order, and for each event the user and the history before it."""
     random = np.random.default_rng(seed)
     popular = random.normal(size=n_items)
     taste = 2.0 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5 + popular
@@ -55,18 +55,18 @@ def main() -> None:
     item, contexts = data()
     n_users, length = item.shape
     test = np.arange(length - 1, item.size, length)  # the last event of every user
-    old = n_users - 100  # of the last hundred users, nothing but their history is known
+    old = n_users - 100  # the last hundred users are new: only their history is known
     train = np.setdiff1d(np.arange(old * length), test)
     feedback = ep.Feedback(np.arange(len(train)), item.ravel()[train], shape=(len(train), 200))
     seen = {"user": ep.Levels(contexts["user"][train], n_users), "history": contexts["history"][train]}
     settings = {"unobserved_weight": 0.05, "regularization": {"default": 1.0, "user": 10.0}, "epochs": 10}
     fitted = model(16, **settings).fit(feedback, contexts=seen)
     rates = {}
-    for name, some in {"known users": test[:old], "new users": test[old:]}.items():
-        user = np.where(some < old * length, contexts["user"][some], -1)
-        unseen = {"user": user, "history": contexts["history"][some]}
-        rates[f"{name}: popularity"] = rate_popularity(feedback, item.ravel()[some])
-        rates[f"{name}: user and history"] = rate(fitted, unseen, item.ravel()[some])
+    for name, events in {"known users": test[:old], "new users": test[old:]}.items():
+        user = np.where(events < old * length, contexts["user"][events], -1)
+        unseen = {"user": user, "history": contexts["history"][events]}
+        rates[f"{name}: popularity"] = rate_popularity(feedback, item.ravel()[events])
+        rates[f"{name}: user and history"] = rate(fitted, unseen, item.ravel()[events])
     report(rates, "the last item")
 
 

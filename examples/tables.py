@@ -1,4 +1,4 @@
-"""From tables with ids, attributes and times to recommendations for people never seen: the code of docs/data.md."""
+"""From tables with ids, attributes and times to recommendations for new users: the code of docs/data.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from everypair.evaluation import LeaveLast, evaluate
 
 
 def write_tables(folder: Path) -> None:
-    """Three CSV files as an application might have them; the rows are generated."""
+    """Write three CSV files as an application might have them, with generated data."""
     log = ep.datasets.youtube_like(1_000, 400, seed=0)
     assert log.time is not None
     users, items = log.users.values.to_pylist(), log.items.values.to_pylist()
@@ -44,17 +44,17 @@ def main(folder: Path) -> None:
     popularity = ep.Recommender(ep.Popularity()).fit(split.train)
     recommender.fit(split.train)
     for name, fitted in {"Popularity": popularity, "FM": recommender}.items():
-        found = evaluate(fitted, split.test, ["recall@20", "ndcg@20"])
-        low, high = found.interval("ndcg@20")
-        print(f"{name:<12} recall@20 {found['recall@20']:.3f}, ndcg@20 {found['ndcg@20']:.3f} (95 %: {low:.3f} to {high:.3f})")
+        result = evaluate(fitted, split.test, ["recall@20", "ndcg@20"])
+        low, high = result.interval("ndcg@20")
+        print(f"{name:<12} recall@20 {result['recall@20']:.3f}, ndcg@20 {result['ndcg@20']:.3f} (95 %: {low:.3f} to {high:.3f})")
     # [evaluate]
     # [tune]
     template = ep.Recommender(ep.MF())
     tuning = ep.tune(template, dataset, LeaveLast(), "ndcg@20", trials=12, study=folder / "study.db")
     print(tuning)
     tuning.save(folder / "what-mattered.svg")
-    for name, each in {"MF": template, "MF, tuned": tuning.recommender}.items():
-        print(f"{name:<12} ndcg@20 {evaluate(each.fit(split.train), split.test, ['ndcg@20'])['ndcg@20']:.3f}")
+    for name, mf in {"MF": template, "MF, tuned": tuning.recommender}.items():
+        print(f"{name:<12} ndcg@20 {evaluate(mf.fit(split.train), split.test, ['ndcg@20'])['ndcg@20']:.3f}")
     # [tune]
     # [recommend]
     recommender.fit(dataset)

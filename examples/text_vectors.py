@@ -1,8 +1,8 @@
-"""MF with text vectors of items as dense features: an item is its own vector plus a projection of its text.
+"""MF with text vectors of items as dense features: an item's vector is a free vector plus a projection of its text vector.
 
     s(user, item) = <u_user, w_item + z_item W>
 
-Items that nobody has taken yet are ranked by their text alone. Any sentence encoder's output will do as z; here it is generated.
+Items without feedback are ranked by their text alone. z can be the output of any sentence encoder; here it is generated.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: None, items: dict[str, np.ndarray]) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     return p["context"] @ (p["item"] + items["text"] @ p["text"]).T
 
 
 def data(n_users: int = 500, n_items: int = 240, length: int = 20, width: int = 32, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Items taken by each user, and noisy text vectors that tell what the items are about."""
+    """Items chosen by each user, and noisy text vectors of the items' topics."""
     random = np.random.default_rng(seed)
-    about = random.normal(size=(n_items, 8))
-    taste = 2.5 * random.normal(size=(n_users, 8)) @ about.T / 8**0.5
+    topics = random.normal(size=(n_items, 8))
+    taste = 2.5 * random.normal(size=(n_users, 8)) @ topics.T / 8**0.5
     item = np.stack([draw(random, taste) for _ in range(length)], axis=1)
-    text = about @ random.normal(size=(8, width)) / 8**0.5 + 0.3 * random.normal(size=(n_items, width))
+    text = topics @ random.normal(size=(8, width)) / 8**0.5 + 0.3 * random.normal(size=(n_items, width))
     return item, text
 
 

@@ -1,8 +1,8 @@
-"""Time-aware MF: a user, and how she differs by the month.
+"""Time-aware MF: the user's vector varies with the month.
 
     s(user, month, item) = <u_user + v_user * t_month, w_item>
 
-The second term is PARAFAC's: what changes with the season changes for each user in her own measure. The first is there all year.
+The first term is the taste all year round. The second is a PARAFAC term: seasonal effects, of a different size for each user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import everypair as ep
 from everypair.towers import Embedding, Product, Sum
 
-from common import draw, rate, rate_alone, report, some
+from common import draw, rate, rate_alone, report, take_rows
 
 
 def model(factors: int, **options: Any) -> ep.Separable:
@@ -23,13 +23,13 @@ def model(factors: int, **options: Any) -> ep.Separable:
 
 
 def scores(p: dict[str, np.ndarray], contexts: dict[str, np.ndarray], items: None = None) -> np.ndarray:
-    """The formula, for every pair."""
+    """The formula, evaluated for every pair."""
     user, month = contexts["user"], contexts["month"]
     return (p["user"][user] + p["user x month"][user] * p["month"][month]) @ p["item"].T
 
 
 def data(n: int = 20_000, n_users: int = 200, n_items: int = 120, seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Events: taste all year round, and seasonal topics that some users follow more than others."""
+    """Events that depend on the user's taste, and on seasonal topics that some users follow more than others."""
     random = np.random.default_rng(seed)
     user, month = random.integers(0, n_users, n), random.integers(0, 12, n)
     taste = 1.5 * random.normal(size=(n_users, 6)) @ random.normal(size=(n_items, 6)).T / 6**0.5
@@ -48,7 +48,7 @@ def main() -> None:
     contexts, item = data()
     train, test = np.split(np.arange(len(item)), [18_000])
     feedback = ep.Feedback(train, item[train], shape=(18_000, 120))
-    seen, unseen = some(contexts, train), some(contexts, test)
+    seen, unseen = take_rows(contexts, train), take_rows(contexts, test)
     settings = {"unobserved_weight": 0.05, "regularization": 0.1, "epochs": 20}
     aware = model(16, **settings).fit(feedback, contexts=seen)
     rates = {

@@ -49,7 +49,7 @@ __all__ = [
     "tune",
 ]
 
-# Imported when they are first used: numba, scipy and pyarrow take more than a second, which "everypair --help" need not wait for.
+# Imported on first use: numba, scipy and pyarrow take more than a second to import, which "everypair --help" should not need.
 _SUBMODULES = ("datasets", "evaluation", "testing", "towers")
 _MODULES = {
     "columns.features": ("Features",),
@@ -66,16 +66,16 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # which would take any name for one that is there
+if not TYPE_CHECKING:  # type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
         if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -46,9 +46,9 @@ class Differentiable(Smooth):
     def formula(self, p: dict[str, Any], rows: Rows) -> Any:
         """The vectors of rows (n x K), computed with ``jax.numpy``; ``p`` holds JAX arrays."""
 
-    def build(self, site: BindContext) -> None:
+    def build(self, binding: BindContext) -> None:
         self._compiled: dict[str, Callable[..., Any]] = {}  # functions for the rows of the fit, by parameter; "" is the formula
-        super().build(site)
+        super().build(binding)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_compiled": {}}  # compiled functions cannot be pickled

@@ -1,4 +1,4 @@
-"""Checks for towers of your own: :func:`check_tower`."""
+""":func:`check_tower`: checks that a tower, in particular a user's own, is implemented correctly."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from everypair.towers.smooth import Entries
 
 N_OTHER, ALPHA0 = 7, 0.3
 SLOPE_STEPS, BEND_STEPS, TOLERANCE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-8), (1e-2, 1e-3, 1e-4, 1e-5, 1e-6), 1e-5
-SWEEPS = 100  # after which no single parameter should have much left to gain
+SWEEPS = 100  # after which no step on a single entry should lower the objective much
 
 
 def check_tower(
     tower: Tower, rows: Mapping[str, Any] | None = None, *, n_rows: int = 12, side: str = "context", random_state: int = 0
 ) -> None:
-    """Check that a tower does what towers promise; raises an AssertionError that says what is wrong, and where.
+    """Check that a tower is implemented correctly; raises an AssertionError that says what is wrong, and where.
 
     On random feedback with free vectors on the other side, in float64:
 
-    - its description can be bound again and again, and the vectors have the right shape;
-    - the vectors of some rows are the same as among all rows, and contributions add up to their products with a vector;
-    - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with differences, and every parameter is stepped on;
-    - the Gram agrees with a sum over rows, and a rotation, where offered, does what it says;
-    - vectors move with the parameters as the described blocks say, where there is a description;
-    - no step raises the objective, evaluated over every pair; the view is told of every move; in the end no parameter has
-      anything left to gain; held parameters stay;
+    - binding leaves the description unchanged and can be repeated; vectors have the right shape;
+    - the vectors of a subset of rows equal those among all rows, and contributions sum to the inner product with a vector;
+    - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with finite differences, and every entry is stepped on;
+    - the Gram agrees with a sum over rows, and rotations rotate;
+    - moving the parameters of a described block moves the vectors as the description says;
+    - no step raises the objective, evaluated over every pair; the view is notified of every move; after many sweeps no single entry
+      can lower the objective further; fixed parameters do not change;
     - the bits are the same on any number of threads;
     - parameters that are saved and loaded give the same vectors.
 
@@ -48,11 +48,11 @@ def check_tower(
     ----------
     tower : Tower
     rows : mapping of columns, optional
-        What the tower reads, as ``contexts`` of ``fit``: a dozen rows or so, every level among them.
+        The columns that the tower reads, as ``contexts`` of ``fit``: about a dozen rows, with every level among them.
     n_rows : int
-        Number of rows, if there are no columns.
+        Number of rows, if ``rows`` is None.
     side : {"context", "item"}
-        The side it is made for.
+        The side of the model that the tower is for.
     random_state : int
 
     Examples
@@ -66,7 +66,7 @@ def check_tower(
 
 
 class _Check:
-    """The checks, in the order of what they build on."""
+    """The checks, each after those it relies on."""
 
     def __init__(self, tower: Tower, rows: Mapping[str, Any] | None, n_rows: int, side: str, seed: int) -> None:
         if not isinstance(tower, Tower):
@@ -91,7 +91,7 @@ class _Check:
 
     def all(self) -> None:
         self.description()
-        self.some_rows()
+        self.subset_of_rows()
         self.contributions()
         if isinstance(self.tower, Smooth):
             self.coordinates()
@@ -102,11 +102,11 @@ class _Check:
         self.steps(ALPHA0)
         self.steps(0.0)
         self.convergence()
-        self.held_parameters()
+        self.fixed_parameters()
         self.threads()
         self.files()
 
-    # a problem to try the tower on
+    # a test problem
 
     def solver(self, seed: int | None = None, workers: Workers = SERIAL, alpha0: float = ALPHA0) -> ICD[CpuEngine]:
         other = Embedding(self.tower.n_dims, name="the other side")
@@ -119,16 +119,16 @@ class _Check:
         return model.build_solver(self.feedback, described["contexts"], described["items"], workers)
 
     def objective(self, solver: ICD[CpuEngine]) -> float:
-        """Over every pair, from the parameters alone."""
+        """The objective, evaluated over every pair from the parameters alone."""
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         c, i = self.cells.T
         scores = np.einsum("pf,pf->p", phi[c], psi[i])
         m, n = self.feedback.weights()
         if solver.towers["context"].capabilities.all_combinations:
             m, phi = np.ones(1), _all_combinations(solver.towers["context"])
-        everything = float(np.sum(np.square(phi @ psi.T) * np.broadcast_to(m, len(phi))[:, None] * n))
+        all_pairs = float(np.sum(np.square(phi @ psi.T) * np.broadcast_to(m, len(phi))[:, None] * n))
         observed = np.broadcast_to(m, self.feedback.n_contexts)[c] * n[i]
-        implicit = everything - float(np.sum(observed * scores**2))
+        implicit = all_pairs - float(np.sum(observed * scores**2))
         l2 = sum(tower.l2() for tower in solver.towers.values())
         return float(np.sum(self.alpha * (scores - self.y) ** 2)) + solver.engine.alpha0 * implicit + l2
 
@@ -146,14 +146,14 @@ class _Check:
             place = where(*(int(j) for j in worst))
             self.fail(what, f"{place} is {found[worst]:.6g}, expected {expected[worst]:.6g}.")
 
-    # what is checked
+    # the checks
 
     def description(self) -> None:
         before = dict(vars(self.tower))
         one, two = (self.solver().towers[self.side] for _ in range(2))
         if vars(self.tower) != before:
             changed = [name for name in vars(self.tower) if vars(self.tower)[name] is not before.get(name)]
-            self.fail("bind", f"changed the description itself ({', '.join(changed)}); it must leave it as it was.")
+            self.fail("bind", f"changed attributes of the description ({', '.join(changed)}); it must change only the bound copy.")
         phi = one.vectors().rows
         if phi.shape != (self.n, self.tower.n_dims):
             self.fail("vectors", f"shape {phi.shape}, expected (rows, n_dims) = {(self.n, self.tower.n_dims)}.")
@@ -162,16 +162,16 @@ class _Check:
             self.fail("vectors", f"row {row}, dimension {dimension} is {phi[row, dimension]} at the start.")
         self.same("bind", two.vectors().rows, phi, lambda c, f: f"with the same seed, phi[{c}, {f}]", 0.0)
 
-    def some_rows(self) -> None:
+    def subset_of_rows(self) -> None:
         tower = self.solver().towers[self.side]
         phi, index = tower.vectors().rows, np.arange(self.n)[::-2]
         self.same("lookup", tower.lookup()(index), phi[index], lambda c, f: f"of rows [::-2], phi[{c}, {f}]")
         if tower.rows.has_rows:
-            some = tower.evaluate(tower.rows.take(index), SERIAL).rows
-            self.same("evaluate", some, phi[index], lambda c, f: f"for rows [::-2] alone, phi[{c}, {f}]")
-        one_by_one = tower.dimensions(tower.rows, SERIAL)
+            subset = tower.evaluate(tower.rows.take(index), SERIAL).rows
+            self.same("evaluate", subset, phi[index], lambda c, f: f"for rows [::-2] alone, phi[{c}, {f}]")
+        dimension = tower.dimensions(tower.rows, SERIAL)
         for f in range(tower.n_dims):
-            self.same("dimensions", np.asarray(one_by_one(f)), phi[:, f], lambda c, f=f: f"phi_{f} of row {c}")
+            self.same("dimensions", np.asarray(dimension(f)), phi[:, f], lambda c, f=f: f"phi_{f} of row {c}")
 
     def contributions(self) -> None:
         tower = self.solver().towers[self.side]
@@ -179,7 +179,7 @@ class _Check:
         if not tower.rows.has_rows:
             return
         for c, expected in enumerate(tower.vectors().rows @ psi):
-            amounts = [part.amount for part in tower.contributions(tower.rows.take(np.array([c])), psi)]
+            amounts = [term.amount for term in tower.contributions(tower.rows.take(np.array([c])), psi)]
             if abs(sum(amounts) - expected) > 1e-9 * max(1.0, sum(map(abs, amounts))):
                 self.fail("contributions", f"those of row {c} add up to {sum(amounts):.6g}, expected <phi, psi> = {expected:.6g}.")
 
@@ -191,7 +191,7 @@ class _Check:
         for name, count in visits.items():
             if np.any(count != 1):
                 index = tuple(int(j) for j in np.argwhere(count != 1)[0])
-                self.fail("coordinates", f"{name}{list(index)} comes up {count[index]} times in a sweep, expected once.")
+                self.fail("coordinates", f"{name}{list(index)} is stepped on {count[index]} times in a sweep, expected once.")
 
     def smooth(self) -> Smooth:
         tower = self.solver().towers[self.side]
@@ -199,19 +199,19 @@ class _Check:
         return tower
 
     def derivatives(self) -> None:
-        """At the start values, and at values around them: an error may vanish where a parameter is zero."""
-        for shake in (0.0, 0.3):
+        """At the start values and at random values near them: where a parameter is zero, an error may not show."""
+        for noise in (0.0, 0.3):
             tower = self.smooth()
             p, rows = tower.parameter_values, tower.rows
             for value in p.values():
-                value += shake * self.random.normal(size=value.shape)
+                value += noise * self.random.normal(size=value.shape)
             phi = np.asarray(tower.phi(p, rows))
             if phi.dtype != np.float64:
-                self.fail("phi", f"gives {phi.dtype}, though the parameters are float64.")
+                self.fail("phi", f"returns {phi.dtype} for parameters of float64; it must keep their dtype.")
             for entries in tower.coordinate_entries:
                 at = entries.at
                 d = tower.checked(tower.derivatives(p, rows, at), at)
-                kind = "second derivative" if d.second is not None else "second derivative (None says zero)"
+                kind = "second derivative" if d.second is not None else "second derivative (None means zero)"
                 second = np.zeros_like(d.first) if d.second is None else d.second
                 slopes, bends = {}, {}
                 for h in SLOPE_STEPS:
@@ -220,18 +220,21 @@ class _Check:
                 for h in BEND_STEPS:
                     above, below = _around(tower, entries, h)
                     bends[h] = (above - 2 * phi + below) / h**2
-                given = [self.padded(np.asarray(x), d.start) for x in (d.first, second)]
-                if at.entry is not None:  # of rows that depend on no entry nothing is asked
-                    given = [np.where(at.entry[:, None] >= 0, x, 0.0) for x in given]
-                self.agrees(f"first derivative by {_name(at)}", given[0], slopes, np.abs(phi).max(), 1)
-                self.agrees(f"{kind} by {_name(at)}", given[1], bends, np.abs(phi).max(), 2)
+                first, second = (self.padded(np.asarray(x), d.start) for x in (d.first, second))
+                if at.entry is not None:  # derivatives of rows that depend on no entry do not matter
+                    first, second = (np.where(at.entry[:, None] >= 0, x, 0.0) for x in (first, second))
+                self.agrees(f"first derivative by {_name(at)}", first, slopes, np.abs(phi).max(), 1)
+                self.agrees(f"{kind} by {_name(at)}", second, bends, np.abs(phi).max(), 2)
                 if at.entry is not None:
                     self.owners(tower, entries)
 
     def agrees(self, what: str, found: np.ndarray, by_step: dict[float, np.ndarray], size: float, order: int) -> None:
-        """Differences err by truncation if the step is large, by rounding if it is small: for each entry the best one counts."""
+        """Compare with the differences of the most accurate step size, chosen for each entry.
+
+        Large steps have truncation errors, small ones rounding errors.
+        """
         steps, differences = list(by_step), np.array(list(by_step.values()))
-        jumps = np.abs(np.diff(differences, axis=0))  # what the next smaller step changes: truncation, or rounding
+        jumps = np.abs(np.diff(differences, axis=0))  # estimates the error of a step size, truncation or rounding
         doubt = np.concatenate([jumps, jumps[-1:]]) + np.reshape(
             [30 * np.finfo(float).eps * size / h**order for h in steps], (-1, 1, 1)
         )
@@ -243,7 +246,7 @@ class _Check:
             self.fail(what, f"row {c}, dimension {f} is {found[c, f]:.4g}, expected {expected[c, f]:.4g}.")
 
     def owners(self, tower: Smooth, entries: Entries) -> None:
-        """Each entry moves its own rows, and no others."""
+        """An entry must not move rows of other entries."""
         p, at = tower.parameter_values, entries.at
         assert at.entry is not None
         phi, before = np.array(tower.phi(p, tower.rows)), np.array(entries.get(p))
@@ -253,7 +256,7 @@ class _Check:
             entries.put(p, before)
             if moved.any():
                 c = int(np.argmax(moved))
-                self.fail("coordinates", f"row {c} depends on entry {j} of {_name(at)}, but its entry is said to be {at.entry[c]}.")
+                self.fail("coordinates", f"row {c} depends on entry {j} of {_name(at)}, but coordinates say entry {at.entry[c]}.")
 
     def padded(self, derivative: np.ndarray, start: int) -> np.ndarray:
         out = np.zeros((self.n, self.tower.n_dims))
@@ -278,10 +281,10 @@ class _Check:
             tower.rotate(slice(a, b), Q, SERIAL)
             self.same("rotate", tower.vectors().rows, expected, lambda c, f: f"phi[{c}, {f}]")
             if abs(tower.l2() - l2) > 1e-9 * max(1.0, l2):
-                self.fail("rotate", f"L2 was {l2:.6g} before turning dimensions {a} to {b - 1}, and {tower.l2():.6g} after.")
+                self.fail("rotate", f"of dimensions {a} to {b - 1} changed L2 from {l2:.6g} to {tower.l2():.6g}.")
 
     def blocks(self) -> None:
-        """Moving a level's vector, or a feature's weights, moves phi as the description of its block says."""
+        """Moving a level's vector, or a feature's weights, must move phi as the description of its block says."""
         tower = self.solver().towers[self.side]
         for block in tower.describe_blocks() or ():
             before = tower.vectors().rows.copy()
@@ -302,7 +305,7 @@ class _Check:
             self.same(f"describe_blocks: {type(block).__name__}", tower.vectors().rows, expected, lambda c, f: f"phi[{c}, {f}]")
 
     def steps(self, alpha0: float) -> None:
-        """Block by block, then sweep by sweep."""
+        """No step on a block, and no sweep, may raise the objective."""
         solver = self.solver(alpha0=alpha0)
         tower, before = solver.towers[self.side], self.objective(solver)
         for _ in range(2):
@@ -316,31 +319,31 @@ class _Check:
                 grams = solver.engine.objective.grams
                 cancelled = solver.engine.alpha0 * float(np.sum(np.abs(grams["context"]) * np.abs(grams["item"])))
                 if abs(reported - before) > 1e-7 * max(1.0, abs(before)) + 1e-12 * cancelled:
-                    self.fail("objective", f"{reported:.9g} by the Grams, {before:.9g} over every pair, after a sweep.")
+                    self.fail("objective", f"after a sweep it is {reported:.9g} by the Grams, but {before:.9g} over every pair.")
 
     def descends(self, solver: ICD[CpuEngine], before: float, what: str) -> float:
         after = self.objective(solver)
         if not after <= before + 1e-9 * max(1.0, abs(before)):
             self.fail(what, f"the objective rose from {before:.9g} to {after:.9g}.")
-        told, true = solver.engine.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
-        told_other = "the view was told of other moves than the parameters made"
-        self.same(what, told, true, lambda c, f: f"{told_other}: phi[{c}, {f}]", 1e-7)
+        tracked, true = solver.engine.objective.vectors[self.side].rows, solver.towers[self.side].vectors().rows
+        mismatch = "the moves reported to the view are not those of the vectors"
+        self.same(what, tracked, true, lambda c, f: f"{mismatch}: phi[{c}, {f}]", 1e-7)
         context, item = self.feedback.rows, self.feedback.by_context.indices
         phi, psi = (solver.towers[side].vectors().rows for side in ("context", "item"))
         scores = np.einsum("pf,pf->p", phi[context], psi[item])
-        kept = solver.engine.objective.scores("context")
-        self.same(what, kept, scores, lambda p: f"{told_other}: the score of {context[p], item[p]}", 1e-7)
+        tracked = solver.engine.objective.scores("context")
+        self.same(what, tracked, scores, lambda p: f"{mismatch}: the score of {context[p], item[p]}", 1e-7)
         return after
 
     def convergence(self) -> None:
-        """After many sweeps of this side alone, no entry of a parameter can gain much by a move of its own."""
+        """After many sweeps of this side alone, moving a single entry of a parameter must not lower the objective much."""
         solver = self.solver()
         tower, start = solver.towers[self.side], self.objective(solver)
         for _ in range(SWEEPS):
             tower.sweep(solver.engine.objective.side(self.side))
         now = self.objective(solver)
         for name, parameter in tower.parameters.items():
-            for index in self.some_entries(parameter.value):
+            for index in self.sampled_entries(parameter.value):
                 theta, h = parameter.value[index], 1e-4
                 values = []
                 for move in (h, -h):
@@ -352,16 +355,16 @@ class _Check:
                 if gain > 1e-3 * (start - now) + 1e-6:
                     self.fail(
                         "sweep",
-                        f"after {SWEEPS} sweeps the objective is {now:.6g}, and {name}{list(index)} alone could lower it by "
-                        f"{gain:.3g}: no step moves it, or not far enough.",
+                        f"after {SWEEPS} sweeps the objective is {now:.6g}, and moving {name}{list(index)} alone could lower it by "
+                        f"{gain:.3g}: its steps are missing or too small.",
                     )
 
-    def some_entries(self, value: np.ndarray) -> Iterator[tuple[int, ...]]:
+    def sampled_entries(self, value: np.ndarray) -> Iterator[tuple[int, ...]]:
         entries = list(np.ndindex(*value.shape))
         for j in self.random.permutation(len(entries))[:30]:
             yield entries[j]
 
-    def held_parameters(self) -> None:
+    def fixed_parameters(self) -> None:
         for name in self.solver().towers[self.side].parameters:
             solver = self.solver()
             parameter = solver.towers[self.side].parameters[name]
@@ -369,7 +372,7 @@ class _Check:
             before = parameter.value.copy()
             list(solver.sweeps())
             if not np.array_equal(parameter.value, before):
-                self.fail("sweep", f"the parameter {name!r} moved though it was held (see Parameter.fixed).")
+                self.fail("sweep", f"the parameter {name!r} moved although it is fixed: check Parameter.fixed in blocks or step.")
 
     def threads(self) -> None:
         results = []
@@ -379,11 +382,11 @@ class _Check:
                 for _ in range(2):
                     list(solver.sweeps())
                 results.append({name: p.value.copy() for name, p in solver.towers[self.side].parameters.items()})
-        for n_threads, found in ((2, results[1]), (3, results[2])):
-            for name, value in found.items():
+        for n_threads, parameters in ((2, results[1]), (3, results[2])):
+            for name, value in parameters.items():
                 if not np.array_equal(value, results[0][name]):
                     index = tuple(int(j) for j in np.argwhere(value != results[0][name])[0])
-                    self.fail("threads", f"{name}{list(index)} has other bits on {n_threads} threads than on one.")
+                    self.fail("threads", f"{name}{list(index)} has different bits on {n_threads} threads and on one.")
 
     def files(self) -> None:
         solver = self.solver()
@@ -394,19 +397,19 @@ class _Check:
             save_file({name: p.show() for name, p in tower.parameters.items()}, path)
             for name, value in load_file(path).items():
                 other.parameters[name].load(value)
-        what = "after saving and loading its parameters (is something it learns not among them?), phi"
+        what = "after saving and loading the parameters (is a learned value missing from them?), phi"
         self.same("files", other.vectors().rows, tower.vectors().rows, lambda c, f: f"{what}[{c}, {f}]", 0.0)
 
 
 def _around(tower: Smooth, entries: Entries, step: float) -> list[np.ndarray]:
     """phi with the entries moved up, and down, by a step."""
-    p, found = tower.parameter_values, []
+    p, vectors = tower.parameter_values, []
     base = np.array(entries.get(p))
     for value in (base + step, base - step):
         entries.put(p, value)
-        found.append(np.array(tower.phi(p, tower.rows)))
+        vectors.append(np.array(tower.phi(p, tower.rows)))
     entries.put(p, base)
-    return found
+    return vectors
 
 
 def _name(at: Coordinates) -> str:
@@ -423,11 +426,11 @@ def _all_combinations(tower: Tower) -> np.ndarray:
 
 
 def _level_of(block: LevelBlock | FieldBlock, row: int) -> tuple[int | None, np.ndarray]:
-    """A level (or feature) of a row, None if it has none; and the value that every row has for it."""
+    """A level (or feature) of a row, None if it has none; and every row's value of it."""
     if isinstance(block, FieldBlock):
         X = np.stack([block.field.multiply(column, SERIAL) for column in np.eye(block.field.shape[1])], axis=1)
-        there = np.flatnonzero(X[row])
-        return (int(there[0]), X[:, there[0]]) if len(there) else (None, X[:, 0])
+        nonzero = np.flatnonzero(X[row])
+        return (int(nonzero[0]), X[:, nonzero[0]]) if len(nonzero) else (None, X[:, 0])
     if block.levels is None:
         return row, np.eye(1, len(block.parameter.by_row), row)[0]
     codes = block.levels.codes.astype(np.int64)
@@ -437,7 +440,7 @@ def _level_of(block: LevelBlock | FieldBlock, row: int) -> tuple[int | None, np.
 
 
 def _moved(block: LevelBlock | FieldBlock, phi: np.ndarray, level: int, x: np.ndarray, delta: np.ndarray) -> np.ndarray:
-    """phi after the level's vector moved by ``delta``, by the rule of its partner."""
+    """phi after the level's vector moved by ``delta``, according to the block's partner."""
     moved, width = phi.copy(), np.size(delta)
     dims = slice(block.dimension, block.dimension + width)
     if block.partner == PRODUCT:
@@ -447,8 +450,8 @@ def _moved(block: LevelBlock | FieldBlock, phi: np.ndarray, level: int, x: np.nd
     elif block.partner == CORE:
         assert isinstance(block, LevelBlock)
         assert block.core is not None
-        own = np.moveaxis(block.core(), -2, 0)  # own dimensions first
-        move = _contracted(block.modes, np.tensordot(delta, own, 1))
+        core = np.moveaxis(block.core(), -2, 0)  # dimensions of this mode first
+        move = _contracted(block.modes, np.tensordot(delta, core, 1))
         moved[:, block.dimension : block.dimension + move.shape[1]] += x[:, None] * move
     else:
         moved[:, dims] += x[:, None] * np.reshape(delta, -1)

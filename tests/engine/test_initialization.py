@@ -77,7 +77,7 @@ def test_the_first_epoch_begins_there(threads: int) -> None:
 @given(st.integers(1, 300), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
 def test_start_values_in_chunks_are_those_of_one_draw(n: int, k: int, transposed: bool, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binding, "DRAWN_AT_ONCE", 64)
+        patch.setattr(binding, "DRAW_CHUNK", 64)
         found = binding.Initializer(np.random.default_rng(seed), np.dtype("float32"), 0.3).normal((n, k), k, transposed)
     expected = np.random.default_rng(seed).normal(0.0, 0.3, (n, k)).astype(np.float32)
     np.testing.assert_array_equal(found, expected.T if transposed else expected)

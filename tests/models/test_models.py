@@ -370,5 +370,5 @@ def test_a_weight_that_is_no_number() -> None:
 def test_weights_of_nothing_and_of_everything() -> None:
     nothing = ep.Feedback([0, 1], [0, 1], item_weight=np.zeros(2))
     assert ep.MF(2, epochs=1).fit(nothing).unobserved_weight_ == 0.0
-    with pytest.raises(ValueError, match="'auto' does not go with combinations='all': give a number"):
+    with pytest.raises(ValueError, match="'auto' cannot be used with combinations='all': give a number"):
         ep.PARAFAC(2, unobserved_weight="auto", combinations="all").fit(FEEDBACK, contexts=np.zeros((FEEDBACK.n_contexts, 2), int))

@@ -228,11 +228,11 @@ def test_contexts_of_tensors(model: type) -> None:
         model(2).fit(GOOD, contexts=pairs, levels=(2, 1, 1))
     with pytest.raises(ValueError, match=r"\(0, 1\) is at rows 1 and 2"):
         model(2, combinations="all").fit(GOOD, contexts=[[0, 0], [0, 1], [0, 1]])
-    with pytest.raises(ValueError, match="does not go with context weights"):
+    with pytest.raises(ValueError, match="cannot be used with context weights"):
         model(2, combinations="all").fit(ep.Feedback([0, 1, 2], [0, 1, 2], context_weight=[1, 1, 1]), contexts=pairs)
     with pytest.raises(ValueError, match="combinations must be one of 'observed', 'all', got 'some'"):
         model(2, combinations="some").fit(GOOD, contexts=pairs)
-    with pytest.raises(ValueError, match="order='dimension' is not defined for"):
+    with pytest.raises(ValueError, match="order='dimension' is not supported by"):
         model(2, order="dimension").fit(GOOD, contexts=pairs)
 
 

@@ -96,8 +96,8 @@ class Unlike(Bumps):
 class KeepsState(Bumps):
     """Learns something that is not among its parameters."""
 
-    def build(self, site: BindContext) -> None:
-        super().build(site)
+    def build(self, binding: BindContext) -> None:
+        super().build(binding)
         self._offset = np.random.default_rng(int(abs(self.parameter_values["height"][0]) * 1e6)).random()
 
     def phi(self, p: Any, rows: Rows) -> np.ndarray:
@@ -105,9 +105,9 @@ class KeepsState(Bumps):
 
 
 class ChangesItself(Bumps):
-    def bind(self, site: BindContext) -> Any:
+    def bind(self, binding: BindContext) -> Any:
         self.seen = True
-        return super().bind(site)
+        return super().bind(binding)
 
 
 class Nameless(Bumps):
@@ -177,10 +177,10 @@ class Single(Bumps):
 class Plain(Embedding):
     """An embedding whose sweep is its steps."""
 
-    def bind(self, site: BindContext) -> Any:
+    def bind(self, binding: BindContext) -> Any:
         bound = copy.copy(self)
-        bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
-        bound.build(site)
+        bound.rows, bound.settings, bound.parameters = binding.rows, binding.settings, {}
+        bound.build(binding)
         return bound
 
     def sweep(self, view: View) -> None:

@@ -19,28 +19,28 @@ ROWS = {"user": np.array([0, 1, 2, 1, 0, 2, 2, 1]), "time": np.linspace(-1.0, 1.
 WRONG: list[Any] = [
     (broken.WrongFirst, ["first derivative by place[slice(None, None, None)]", "row", "dimension", "expected"]),
     (broken.WrongSecond, ["second derivative by place", "row", "dimension"]),
-    (broken.SaysLinear, ["second derivative (None says zero) by place"]),
-    (broken.Forgets, ["coordinates", "height[0] comes up 0 times", "expected once"]),
-    (broken.WrongEntry, ["coordinates", "row 1 depends on entry 1", "said to be 0"]),
+    (broken.SaysLinear, ["second derivative (None means zero) by place"]),
+    (broken.Forgets, ["coordinates", "height[0] is stepped on 0 times", "expected once"]),
+    (broken.WrongEntry, ["coordinates", "row 1 depends on entry 1", "coordinates say entry 0"]),
     (broken.Nameless, ["Nameless(): first derivative by height[0]"]),
     (broken.TinyColumn, ["first derivative by height[0]"]),
     (broken.SmallBend, ["second derivative by place"]),
     (broken.ArgumentLikeAMethod, ["ArgumentLikeAMethod(3): first derivative by height[0]"]),
     (broken.VanishesAtTheStart, ["first derivative by place"]),
-    (broken.Single, ["phi", "gives float32", "float64"]),
+    (broken.Single, ["phi", "returns float32", "float64"]),
     (broken.Nan, ["vectors", "row 1, dimension 0 is nan"]),
     (broken.ByPosition, ["lookup", "of rows [::-2], phi["]),
     (broken.Unlike, ["bind", "with the same seed"]),
-    (broken.KeepsState, ["files", "is something it learns not among them?", "phi["]),
-    (broken.ChangesItself, ["bind", "changed the description", "seen"]),
+    (broken.KeepsState, ["files", "is a learned value missing from them?", "phi["]),
+    (broken.ChangesItself, ["bind", "changed attributes of the description", "seen"]),
     (broken.Uphill, ["step on block 0", "the objective rose from"]),
-    (broken.TellsNothing, ["step on block 0", "told of other moves than the parameters made", "the score of ("]),
+    (broken.TellsNothing, ["step on block 0", "the moves reported to the view are not those of the vectors", "the score of ("]),
     (broken.Lazy, ["sweep", "context[", "alone could lower it by"]),
-    (broken.IgnoresHolding, ["'context' moved though it was held", "Parameter.fixed"]),
+    (broken.IgnoresHolding, ["'context' moved although it is fixed", "Parameter.fixed"]),
     (broken.WrongGram, ["gram", "J["]),
     (broken.WrongNorms, ["norms", "J["]),
     (broken.TurnsBack, ["rotate", "phi["]),
-    (broken.ByThreads, ["threads", "context[", "other bits on 3 threads than on one"]),
+    (broken.ByThreads, ["threads", "context[", "different bits on 3 threads and on one"]),
     (broken.WrongLookup, ["lookup", "phi["]),
     (broken.WrongDimensions, ["dimensions", "phi_1 of row"]),
     (broken.WrongContributions, ["contributions", "those of row 0 add up to", "expected <phi, psi>"]),
@@ -63,9 +63,9 @@ def test_what_is_right() -> None:
 def test_what_cannot_be_bound() -> None:
     with pytest.raises(ValueError, match=r"phi of WrongShape must have shape \(8, 3\), got \(8, 2\)"):
         ep.testing.check_tower(broken.WrongShape(3), ROWS)
-    with pytest.raises(ValueError, match="names the parameter 'hight'; start made 'height', 'place'"):
+    with pytest.raises(ValueError, match="names the parameter 'hight'; start returned 'height', 'place'"):
         ep.testing.check_tower(broken.WrongName(3), ROWS)
-    with pytest.raises(ValueError, match="has 3 entries: say which of them each row depends on"):
+    with pytest.raises(ValueError, match="has 3 entries: set entry to the one that each row depends on"):
         ep.testing.check_tower(broken.NoEntry(3), ROWS)
     with pytest.raises(ValueError, match=r"entry of place.* must hold 8 integers from -1 to 2"):
         ep.testing.check_tower(broken.ShortEntry(3), ROWS)

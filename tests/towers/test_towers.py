@@ -459,7 +459,7 @@ def test_parts_of_a_concat_are_turned_on_their_own() -> None:
     turned, plain = fpmc(True), fpmc(False)
     np.testing.assert_allclose(turned.history_[-1].objective, plain.history_[-1].objective, rtol=1e-3)
     solver = turned.build_solver(feedback, contexts, None, Workers(1))  # type: ignore[attr-defined]
-    assert solver.engine._turns == [slice(0, 3), slice(3, 5)]
+    assert solver.engine._rotations == [slice(0, 3), slice(3, 5)]
     solver.engine.turn("context")
     gram = solver.engine.objective.grams["item"]
     np.testing.assert_allclose(gram, np.diag(np.diag(gram)) + np.where(_same_part(5, 3), 0.0, gram), atol=1e-12)
@@ -487,7 +487,7 @@ def test_what_can_be_turned(context: Tower, turns: list[slice]) -> None:
     columns = {name: CONTEXTS[name] for name in ("user", "month", "history")}
     feedback = ep.Feedback(np.arange(10), np.arange(10) % 4)
     solver = model.build_solver(feedback, columns, None, Workers(1))  # type: ignore[attr-defined]
-    assert solver.engine._turns == turns
+    assert solver.engine._rotations == turns
     before = solver.value().objective
     solver.engine.turn("context")
     solver.engine.update_gram("context")
@@ -501,13 +501,13 @@ def test_what_can_be_turned(context: Tower, turns: list[slice]) -> None:
     ("make", "words"),
     [
         (lambda: Sum(), ["Sum", "one or more towers"]),
-        (lambda: Product(Embedding(2), "user"), ["Product", "made of towers", "'user'", "str"]),
+        (lambda: Product(Embedding(2), "user"), ["Product", "takes towers", "'user'", "str"]),
         (lambda: Sum(Embedding(2), Embedding(3)), ["Sum", "same number of dimensions", "[2, 3]"]),
         (lambda: Product(Embedding(2), Embedding(3)), ["Product", "[2, 3]"]),
         (lambda: Embedding(0), ["factors", "at least 1", "0"]),
         (lambda: Core(Embedding(2), factors=0), ["factors", "at least 1"]),
         (lambda: Product(Embedding(2), Embedding(2), combinations="some"), ["combinations", "'all'", "'some'"]),
-        (lambda: Linear(2, ["user", "month"]), ["by name", "list"]),
+        (lambda: Linear(2, ["user", "month"]), ["names, as separate arguments", "list"]),
         (lambda: ep.Levels([0, -2]), ["codes", "-2"]),
         (lambda: ep.Levels([0, 3], n=2), ["codes", "below 2", "3"]),
         (lambda: ep.Levels([0, 1], columns={"a": [1.0, 2.0], "b": [1.0]}), ["one row per level", "'b': 1"]),
@@ -529,7 +529,7 @@ USER = {"user": [0, 1, 1]}
 @pytest.mark.parametrize(
     ("context", "item", "contexts", "words"),
     [
-        (TWICE, TWICE, None, ["Embedding(2)", "in context and in item", "Make two towers"]),
+        (TWICE, TWICE, None, ["Embedding(2)", "in context and in item", "Create two towers"]),
         (Product(TWICE, TWICE), Embedding(2), None, ["twice in context"]),
         (Sum(Embedding(2, "user"), Concat(Embedding(1), Constant())), TWICE, None, ["column 'user'", "none"]),
         (Sum(TWICE, TWICE), Embedding(2), None, ["twice in context"]),
@@ -564,7 +564,7 @@ def test_bad_models(context: Any, item: Any, contexts: Any, words: list[str]) ->
         (Product(Embedding(2, "user"), Linear(2, "month"), combinations="all"), ["Lookup or an Embedding of a column", "Linear"]),
         (Sum(Embedding(2, "user"), Product(Embedding(2, "month"), combinations="all")), ["cannot be part of another"]),
         (Product(Embedding(2, "gone"), Embedding(2, "month"), combinations="all"), ["missing", "(2, 0)"]),
-        (Product(Embedding(2, "user"), Embedding(2, "user", name="v"), combinations="all"), ["'user' cannot be there twice"]),
+        (Product(Embedding(2, "user"), Embedding(2, "user", name="v"), combinations="all"), ["'user' twice"]),
     ],
 )
 def test_bad_combinations(context: Tower, words: list[str]) -> None:
@@ -580,7 +580,7 @@ def test_bad_combinations(context: Tower, words: list[str]) -> None:
 
 def test_order_by_dimension_is_for_towers_that_step_so() -> None:
     product = Product(Embedding(2, "user"), Embedding(2, "user", name="u"))
-    with pytest.raises(ValueError, match="order='dimension' is not defined for Separable"):
+    with pytest.raises(ValueError, match="order='dimension' is not supported by Separable"):
         ep.Separable(context=product, item=Embedding(2), order="dimension").fit(GOOD, contexts=USER)
     both = Concat(Embedding(1, "user"), Sum(Embedding(1), Linear(1, "user", name="v")))
     model = ep.Separable(context=both, item=Embedding(2), order="dimension", dtype="float64", epochs=3, unobserved_weight=0.2)

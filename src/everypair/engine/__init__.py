@@ -1,1 +1,1 @@
-"""The loss of the paper and its solver: feedback, objective, views of it, sweeps, and what a tower is."""
+"""The loss of the paper and its solver: feedback, objective, views, sweeps, and the base class of towers."""

@@ -1,4 +1,4 @@
-"""Where a tower is bound: its rows, their weight in the loss, and how its parameters start."""
+"""What a tower is bound to: rows of data, their weights in the loss, and start values and L2 of its parameters."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from everypair.engine.parameter import Parameter
 from everypair.engine.regularization import Regularization
 from everypair.runtime.numerics import Values
 
-DRAWN_AT_ONCE = 2**18  # random numbers, in float64
+DRAW_CHUNK = 2**18  # random numbers drawn at once, in float64
 
 
 class StepSettings(NamedTuple):
-    """How towers step: eta, dimensions of a row solved together, "block" or "cd" for overlapping features."""
+    """Step size eta, dimensions of a row solved together, and the solver ("block" or "cd") of fields with overlapping features."""
 
     step_size: float = 1.0
     block_size: int = 1
@@ -26,56 +26,55 @@ class StepSettings(NamedTuple):
 
 @dataclass
 class Initializer:
-    """Random start values N(0, std), the same for every dtype.
+    """Random start values N(0, std^2), the same for every dtype.
 
-    They are small, so that the first sweep decides: the origin is no minimum. Where three or more parameters are multiplied it is
-    one (if there is L2), and ``std`` makes scores start at the size of one. Matrix factorization starts from the feedback, which is
-    seen to later: see :mod:`everypair.engine.initialization`.
+    By default they are small: the origin is not a minimum, and the first sweep moves away from it. Where a score multiplies three
+    or more parameters, the origin is a local minimum (with L2), and ``std`` is such that scores start at magnitude one. With
+    ``from_feedback``, start values are zero here, and :mod:`everypair.engine.initialization` sets them afterwards.
     """
 
     random: np.random.Generator
     dtype: np.dtype
-    given: float | None  # the user's init_std
+    init_std: float | None
     degree: int = 2
     terms: int = 1
-    later: bool = False
+    from_feedback: bool = False
 
     def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
-        """Drawn in this shape, in chunks, which are the same numbers; stored with the axes in reverse if ``transposed``."""
-        if self.later:
+        """Random numbers of this shape, drawn by chunks of rows; stored with the axes reversed if ``transposed``."""
+        if self.from_feedback:
             return np.zeros(shape[::-1] if transposed else shape, self.dtype)
-        if self.given is not None:
-            std = self.given
+        if self.init_std is not None:
+            std = self.init_std
         elif self.degree <= 2:
             std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
         drawn = np.empty(shape[::-1] if transposed else shape, self.dtype)
         by_row = drawn.T if transposed else drawn
-        rows = max(1, DRAWN_AT_ONCE // max(1, int(np.prod(shape[1:]))))
+        rows = max(1, DRAW_CHUNK // max(1, int(np.prod(shape[1:]))))
         for start in range(0, shape[0], rows):
-            part = by_row[start : start + rows]
-            part[...] = self.random.normal(0.0, std, part.shape)
+            chunk = by_row[start : start + rows]
+            chunk[...] = self.random.normal(0.0, std, chunk.shape)
         return drawn
 
 
 @dataclass
 class BindContext:
-    """What :meth:`everypair.towers.Tower.bind` is told.
+    """The argument of :meth:`everypair.towers.Tower.bind` and ``build``: the data and settings of one side of a fit.
 
     Attributes
     ----------
     side : {"context", "item"}
     rows : Rows
     observed, unobserved : arrays
-        What each row weighs in the loss through observed pairs (their number) and through all others
-        (``alpha0 m_c sum_i n_i``): for ``regularization_exponent``.
+        Weight of each row in the loss, for ``regularization_exponent``: its number of observed pairs, and ``alpha0 m_c sum_i n_i``.
     names : set of str
-        Parameters of the model so far.
+        Names of the model's parameters so far.
     whole : bool
-        Whether the tower is all of its side.
+        Whether the tower is a whole side, not part of another tower.
     stored : mapping of str to array, optional
-        Parameters of a fit that was done before, as stored in memory: what they are instead of start values.
+        Parameters of an earlier fit, used instead of start values; in the shape of ``Parameter.value``.
     """
 
     side: str
@@ -87,13 +86,13 @@ class BindContext:
     regularization: Regularization
     names: set[str]
     whole: bool = True
-    weighted: bool = False  # rows have weights m of their own
-    per_combination: float = 0.0  # alpha0 sum_i n_i: what a combination that is not listed weighs
+    weighted: bool = False  # the feedback has context weights m
+    per_combination: float = 0.0  # alpha0 sum_i n_i: the weight of a combination of levels that is not listed
     stored: Mapping[str, np.ndarray] | None = None
 
     @property
     def dtype(self) -> np.dtype:
-        """Of parameters and vectors."""
+        """The dtype of parameters and vectors."""
         return self.start.dtype
 
     @property
@@ -101,14 +100,14 @@ class BindContext:
         return self.observed + self.unobserved
 
     def part(self) -> BindContext:
-        """The site of a tower that this one is made of."""
+        """For binding a tower that is part of this one."""
         return replace(self, whole=False)
 
     def levels(self, column: str, unobserved: float | None = None) -> BindContext:
-        """The site of a tower over the levels of a column; ``unobserved``: what each level weighs, if not what its rows do."""
+        """For binding a tower over the levels of a column; ``unobserved``: weight of each level, by default that of its rows."""
         levels = self.rows.levels(column)
-        rest = levels.sum(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
-        return replace(self, rows=levels.rows(column), observed=levels.sum(self.observed), unobserved=rest, whole=False)
+        weight = levels.sum(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
+        return replace(self, rows=levels.rows(column), observed=levels.sum(self.observed), unobserved=weight, whole=False)
 
     def parameter(
         self,
@@ -123,42 +122,43 @@ class BindContext:
         Parameters
         ----------
         name : str
-            Among all parameters of the model.
+            Unique among all parameters of the model.
         value : array
             Start values.
         weight : number, array or mapping
-            The weight of each entry in the loss (that of the rows it touches: see ``BindContext.weight``), for
-            ``regularization_exponent``; by field, for a parameter that has a row for each feature.
+            The weight of each entry in the loss, for ``regularization_exponent``: the sum of ``BindContext.weight`` over the rows
+            that depend on it. By field, for a parameter that has a row for each feature.
         field : str, optional
-            Another name that ``regularization`` may know it by.
+            Another name by which ``regularization`` can refer to it.
         transposed : bool
             Stored as (dimensions, features), shown to users as (features, dimensions).
         """
         if name in self.names:
-            raise ValueError(f"two towers have a parameter named {name!r}: give one of them another, with name=...")
+            raise ValueError(f"two towers have a parameter named {name!r}: give one of them another name, with name=...")
         self.names.add(name)
         parameter = Parameter(value if self.stored is None else self._stored(name, value), transposed=transposed)
-        self.regularization.ask(name, parameter, weight, field)
+        self.regularization.register(name, parameter, weight, field)
         return parameter
 
     def _stored(self, name: str, start: np.ndarray) -> np.ndarray:
         assert self.stored is not None
         if name not in self.stored:
-            raise ValueError(f"there is no parameter {name!r} among those stored: {', '.join(self.stored) or 'none'}.")
+            raise ValueError(f"the stored parameters do not include {name!r}: they are {', '.join(self.stored) or 'none'}.")
         value = self.stored[name]
         if value.shape != start.shape or value.dtype != start.dtype:
             raise ValueError(
-                f"the stored parameter {name!r} must be of shape {start.shape} and {start.dtype}, got {value.shape}, {value.dtype}."
+                f"the stored parameter {name!r} must have shape {start.shape} and dtype {start.dtype}, got {value.shape} and "
+                f"{value.dtype}."
             )
         return value
 
     def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
-        """Random start values for a parameter with this many factors; ``transposed``: drawn in this shape, stored in the other."""
+        """Random start values of a parameter with this many factors; ``transposed``: stored with the axes reversed."""
         if self.stored is not None:
             return self.zeros(*(shape[::-1] if transposed else shape))
         return self.start.normal(shape, factors, transposed)
 
     def zeros(self, *shape: int) -> np.ndarray:
-        if self.stored is not None:  # but for their shape, start values are not used
+        if self.stored is not None:  # only the shape and dtype of start values are used
             return np.broadcast_to(self.dtype.type(0), shape)
         return np.zeros(shape, self.dtype)

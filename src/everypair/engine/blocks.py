@@ -1,17 +1,17 @@
-r"""Declarative descriptions of the blocks of a tower's parameters: what an engine needs to know to sweep them itself.
+r"""Descriptions, as data, of the blocks of a tower's parameters: with these an engine can sweep them without the tower.
 
-Given everything else, the score of an observed pair (c, i) is linear in the vector of the level that row c has,
+With everything else fixed, the score of an observed pair (c, i) is linear in the vector of the level of row c,
 
 .. math:: s(c, i) = \text{const} + \langle w_l, z \rangle, \qquad l = \text{codes}[c],
 
-so that a table of such vectors is swept as the rows of matrix factorization are, over the pairs grouped by level. What differs
-between models is the *partner* z that a level meets:
+so a table of such vectors is swept like the rows of matrix factorization, over the pairs grouped by level. Models differ in the
+*partner* z that a level's vector is multiplied with:
 
 =========== ============================== ====================================================
 partner     z                              model
 =========== ============================== ====================================================
 "other"     :math:`\psi_i`                 MF, MFSI, a sum of towers
-"sum"       :math:`\psi_i + \psi_{iq} D_c` FM: also D_c, the sum over the row's other features
+"sum"       :math:`\psi_i + \psi_{iq} D_c` FM: D_c is the sum over the row's other features
 "product"   :math:`v * \psi_i` elementwise PARAFAC: v of the other modes
 "core"      :math:`(B \times v)\, \psi_i`  Tucker: the core, contracted with v
 =========== ============================== ====================================================
@@ -31,7 +31,7 @@ from everypair.runtime.parallel import Workers
 
 OTHER, SUM, PRODUCT, CORE = "other", "sum", "product", "core"
 
-Table = tuple[np.ndarray, np.ndarray]  # vectors, and which of them each row has
+Table = tuple[np.ndarray, np.ndarray]  # vectors, and the number of each row's vector
 
 
 class LevelBlock(NamedTuple):
@@ -40,19 +40,19 @@ class LevelBlock(NamedTuple):
     Attributes
     ----------
     parameter : Parameter
-        Its rows are the vectors (``parameter.by_row``), from ``start`` on.
+        The vectors are its rows (of ``parameter.by_row``) from ``start`` on.
     levels : Levels, OneHotField or None
-        ``levels.codes`` is the level of each row of the side; None: every row has a vector of its own.
+        ``levels.codes`` is the level of each row of the side; None: one vector per row.
     partner : {"other", "sum", "product", "core"}
     modes : tuple of callables
-        For "product" and "core": each gives the vectors of another mode as they are now.
+        For "product" and "core": each returns the current vectors of another mode.
     core : callable, optional
-        Gives the core as it is now, its axes (other mode, own dimensions, dimensions of phi).
+        Returns the current core, with axes (other modes, dimensions of this mode, dimensions of phi).
     start : int
     dimension : int
-        The dimension of phi that the first entry of a vector belongs to.
+        The dimension of phi of the first entry of a vector.
     bias : int, optional
-        A dimension of phi that a step moves as well: that of the pairwise terms of a factorization machine.
+        For "sum": the dimension of phi that holds the pairwise terms of a factorization machine, which a step moves too.
     """
 
     parameter: Parameter
@@ -66,12 +66,12 @@ class LevelBlock(NamedTuple):
 
 
 class FieldBlock(NamedTuple):
-    """The weights of a field of features that are not levels: several may be in a row, with values.
+    """The weights of a field of features that is not one-hot: a row may have several features, with values.
 
     Attributes
     ----------
     parameter : Parameter
-        Its rows are the weights of the features, from ``start`` on.
+        The weights of the features are its rows from ``start`` on.
     field : Field
     partner : {"other", "sum"}
     start, dimension, bias : int
@@ -87,7 +87,7 @@ class FieldBlock(NamedTuple):
 
 
 class CoreBlock(NamedTuple):
-    """The core of a Tucker tower: weights of the features ``kron(u, v, ...)``, a slice for each dimension of phi."""
+    """The core of a Tucker tower: the weights of the features ``kron(u, v, ...)``, one slice per dimension of phi."""
 
     parameter: Parameter
     modes: tuple[Callable[[Workers], Table], ...]
@@ -97,18 +97,18 @@ class CoreBlock(NamedTuple):
 Block = LevelBlock | FieldBlock | CoreBlock
 
 
-def joined(parts: Iterable[Sequence[Block] | None]) -> list[Block] | None:
-    """The blocks of several towers; None if one of them cannot describe its own."""
-    found: list[Block] = []
-    for blocks in parts:
+def joined(by_tower: Iterable[Sequence[Block] | None]) -> list[Block] | None:
+    """The blocks of several towers in one list; None if a tower cannot describe its blocks."""
+    joint: list[Block] = []
+    for blocks in by_tower:
         if blocks is None:
             return None
-        found += blocks
-    return found
+        joint += blocks
+    return joint
 
 
 def shifted(blocks: Sequence[Block] | None, dimensions: int) -> list[Block] | None:
-    """The same blocks of a tower whose dimensions follow those of others."""
+    """The blocks of a tower whose first dimension is dimension ``dimensions`` of phi."""
     if blocks is None:
         return None
     return [_shifted(block, dimensions) for block in blocks]

@@ -1,4 +1,4 @@
-"""A score taken apart: what each feature of a context brings to it."""
+"""``Contribution``: one summand of a score, attributed to features of the context."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Contribution(NamedTuple):
     Attributes
     ----------
     columns : tuple of str
-        Where it comes from: one column, or several that act together. ``"user.age"`` is a column of the levels of ``"user"``.
+        Its source: one column, or several that interact. ``"user.age"`` is a column of the levels of ``"user"``.
     feature : int or None
-        Which feature (or level, or row) of the one column; None: all that the columns say of the row.
+        The feature (or level, or row) of the one column; None: all features of the columns together.
     amount : float
     kind : str
-        ``FEATURES``; ``EVERY_ITEM`` for what would be the same for every item; ``ITEM`` for what is the item's own, whatever the
-        context.
+        ``FEATURES``; ``EVERY_ITEM`` for a term that is the same for every item; ``ITEM`` for a term of the item that does not
+        depend on the context.
     """
 
     columns: tuple[str, ...]

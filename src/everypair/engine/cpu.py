@@ -1,4 +1,4 @@
-"""The engine of a fit on the processors of this machine."""
+"""``CpuEngine``: the engine that runs a fit on CPU threads."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from everypair.engine.tower import Tower, common_rotations
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
-UNTURNED = 2  # dimensions that need not turn for lazy vectors to pay: bias and constant of a factorization machine
+MOST_UNROTATED = 2  # dimensions for which lazy vectors still pay: bias and constant of a factorization machine
 
 
 class CpuEngine(Engine):
-    """NumPy arrays, and kernels that threads run on ranges of rows.
+    """NumPy arrays, with kernels that threads run on ranges of rows.
 
     Parameters
     ----------
     feedback : Feedback
     towers : mapping of Tower
-        Of "context" and "item", bound, with their start values.
+        The bound towers of "context" and "item", with their start values.
     alpha0 : float
         Weight of an unobserved pair.
     dtype : numpy dtype
     workers : Workers
     rotate : bool
-        Whether :meth:`turn` may rotate at all.
+        Whether :meth:`turn` rotates.
     by_dimension : bool
-        Whether sides are stepped on in turn, dimension by dimension, and not swept whole.
+        Whether the solver alternates between the sides dimension by dimension (``order="dimension"``).
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class CpuEngine(Engine):
         self.workers, self.by_dimension = workers, by_dimension
         self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].capabilities.all_combinations)
         common = common_rotations([tower.capabilities.rotations for tower in towers.values()])
-        self._turns = [slice(*turn) for turn in common] if rotate else []
+        self._rotations = [slice(*dims) for dims in common] if rotate else []
         self._weights: dict[str, Values] = {
             "context": _or_one(feedback.context_weight),
             "item": _or_one(feedback.item_weight),
@@ -71,12 +71,12 @@ class CpuEngine(Engine):
         self.objective.vectors[side] = vectors
 
     def _lazy(self, tower: Tower) -> bool:
-        """Whether vectors are computed when they are needed, not held: where the rotation leaves J diagonal but for a few
-        dimensions, so that a step on one needs few others, or where steps need none."""
-        turned = sum(turn.stop - turn.start for turn in self._turns)
-        few = tower.n_dims - turned <= UNTURNED
+        """Whether vectors are computed when needed, not stored: if rotation makes J diagonal except for few dimensions, so that a
+        step on one needs few others, or if steps need no vectors."""
+        rotated = sum(dims.stop - dims.start for dims in self._rotations)
+        nearly_diagonal = tower.n_dims - rotated <= MOST_UNROTATED
         can = tower.capabilities
-        return can.lazy and not can.free_rows and (few or (can.by_levels and not self.by_dimension))
+        return can.lazy and not can.free_rows and (nearly_diagonal or (can.by_levels and not self.by_dimension))
 
     def update_gram(self, side: str) -> None:
         vectors = self.objective.vectors[side]
@@ -90,7 +90,7 @@ class CpuEngine(Engine):
     def step(self, side: str, block: int | str) -> None:
         view, vectors, J = self.objective.side(side), self.objective.vectors[side], self.objective.grams[side]
         self.towers[side].step(view, block)
-        for f in sorted(view.moved):  # O(|C| K) for each dimension that moved, as Algorithm 2 has it
+        for f in sorted(view.moved):  # O(|C| K) for each dimension that moved, as in Algorithm 2
             J[f] = J[:, f] = vectors.gram_row(f, self._weights[side], self.workers)
 
     def rescore(self) -> None:
@@ -102,17 +102,17 @@ class CpuEngine(Engine):
     def turn(self, side: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram.
 
-        Only ranges of dimensions that both towers can turn are turned, each on its own. Without L2 this is left out where the Gram
-        is nearly singular: dimensions that hold only rounding errors would make steps of noise over noise.
+        Each range of dimensions that both towers can rotate is rotated separately. Without L2, ranges with a nearly singular Gram
+        are left out: a dimension that holds only rounding errors would give steps of noise divided by noise.
         """
         other, grams = OTHER[side], self.objective.grams
-        for at in self._turns:
+        for at in self._rotations:
             values, Q = np.linalg.eigh(grams[other][at, at])
             if self._unregularized and self._singular(values):
                 continue
             self._rotate(at, Q)
             norms = np.maximum(values, 0.0)
-            if not isinstance(self.objective.vectors[other], LazyVectors):  # those that are held were turned with rounding
+            if not isinstance(self.objective.vectors[other], LazyVectors):  # stored vectors were rotated with rounding errors
                 norms = self._norms(other)[at]
             if self._unregularized and self._singular(norms):
                 self._rotate(at, Q.T)
@@ -133,7 +133,7 @@ class CpuEngine(Engine):
                 self.objective.vectors[side].rotate(at, Q, self.workers)
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:
-        """A decision that all processes of a group must share: it is made of sums that all of them have."""
+        """The same in all processes of a group, since it depends on sums that all of them have."""
         return bool(eigenvalues.min() <= np.sqrt(np.finfo(self.dtype).eps) * eigenvalues.max())
 
     @property
@@ -142,7 +142,7 @@ class CpuEngine(Engine):
         return any(np.any(parameter.penalty == 0) for parameter in free)
 
     def _norms(self, side: str) -> np.ndarray:
-        """Squared lengths of the dimensions of a side."""
+        """Squared norms of the dimensions of a side."""
         return self.towers[side].norms(self.objective.vectors[side], self._weights[side], self.workers)
 
 

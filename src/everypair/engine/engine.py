@@ -1,4 +1,4 @@
-"""What the solver asks of the place where a fit's data lie: few, coarse operations, so that a side's sweep can run anywhere."""
+"""``Engine``, the interface between the solver and the hardware: few, coarse operations on vectors, Grams and scores."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["OTHER", "SIDES", "Engine"]
 
 
 class Engine(ABC):
-    """Vectors, Grams, and scores of the observed pairs, and the sweeps that move them.
+    """Holds vectors, Grams and scores of the observed pairs, and runs the sweeps that change them.
 
-    The solver calls these operations in the order of Algorithm 1 and touches no array itself. An engine of another kind (a GPU) may
-    keep copies of the parameters elsewhere: then :meth:`bring_back` writes them to the towers, where callbacks, checkpoints and the
-    fitted model find them.
+    The solver calls these operations in the order of Algorithm 1 and touches no array itself. An engine for other hardware (a GPU)
+    may hold copies of the parameters: :meth:`bring_back` then writes them to the towers, where callbacks, checkpoints and the
+    fitted model read them.
     """
 
     def __init__(self, feedback: Feedback, towers: Mapping[str, Tower], alpha0: float, dtype: np.dtype) -> None:
@@ -30,13 +30,13 @@ class Engine(ABC):
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Of both towers, by name."""
+        """The parameters of both towers by name."""
         return {name: parameter for tower in self.towers.values() for name, parameter in tower.parameters.items()}
 
     @property
     @abstractmethod
     def finite(self) -> bool:
-        """Whether feedback and weights are numbers in the precision of the fit."""
+        """Whether feedback and weights are finite in the precision of the fit."""
 
     @abstractmethod
     def place(self, side: str) -> None:
@@ -44,18 +44,18 @@ class Engine(ABC):
 
     @abstractmethod
     def update_gram(self, side: str) -> None:
-        """Compute J of a side whose vectors have moved."""
+        """Compute the Gram J of a side after its vectors moved."""
 
     @abstractmethod
     def turn(self, side: str) -> None:
-        """Rotate both sides, where their towers can, such that the Gram that ``side`` sees is diagonal. Scores do not change.
+        """Rotate both sides, where their towers can, such that the other side's Gram is diagonal. Scores do not change.
 
-        The side's own Gram is out of date until its sweep is done, and not used before.
+        The Gram of ``side`` itself is not updated: its sweep does not use it, and :meth:`update_gram` follows.
         """
 
     @abstractmethod
     def sweep(self, side: str) -> None:
-        """Step on every block of a side's parameters once, the other side held; scores and vectors follow."""
+        """Step on every block of a side's parameters once, with the other side fixed; updates scores and vectors."""
 
     @abstractmethod
     def step(self, side: str, block: int | str) -> None:
@@ -70,4 +70,4 @@ class Engine(ABC):
         """The exact objective."""
 
     def bring_back(self) -> None:  # noqa: B027
-        """Write the parameters to the towers; nothing to do where the towers' own arrays were stepped on."""
+        """Write the parameters to the towers; nothing to do for engines that step on the towers' arrays."""

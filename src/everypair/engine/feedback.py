@@ -1,4 +1,4 @@
-"""Observed feedback: the set S of the paper, compressed by context and by item."""
+"""``Feedback``: the observed (context, item) pairs, the set S of the paper, in compressed rows by context and by item."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EMPTY = "feedback is empty: at least one observed (context, item) pair is needed
 
 
 class CompressedPairs(NamedTuple):
-    """Observed pairs of one side in compressed rows; ``order`` gives each pair's position in the context view."""
+    """Observed pairs in compressed rows of one side; ``order`` is each pair's position in the order by context."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -101,8 +101,8 @@ class Feedback:
     ) -> None:
         """Sort the pairs by (context, item); merge repeated ones.
 
-        ``covered`` is how much of the context's weight m_c each observation speaks for: all of it unless contexts were
-        merged. ``counts`` are the numbers of observed pairs by context and by item before any merging.
+        ``covered`` is the part of the context's weight m_c that each observed pair covers: all of it unless contexts were merged.
+        ``counts`` are the numbers of observed pairs by context and by item before any merging.
         """
         index = _index_type(shape, len(context))
         indptr = compress(context, shape[0])
@@ -153,7 +153,7 @@ class Feedback:
         counts: tuple[np.ndarray, np.ndarray] | None = None,
         covered: np.ndarray | None = None,
     ) -> None:
-        """Take sorted pairs, context by context, and sort them item by item, too."""
+        """Store pairs that are sorted by context, and sort them by item as well."""
         columns = compress(indices, shape[1])
         rows, order = np.empty_like(indices), np.empty_like(indices)
         transpose(indptr, indices, columns, rows, order)
@@ -167,7 +167,7 @@ class Feedback:
 
     @classmethod
     def from_scipy(cls, matrix: Any, alpha: Any = 1.0, *, context_weight: Any = None, item_weight: Any = None) -> Feedback:
-        """Feedback from a sparse matrix: the stored values are y, also stored zeros.
+        """Feedback from a sparse matrix: the stored values, including stored zeros, are y.
 
         ``alpha`` is a number, or a sparse matrix that stores the same cells. Weights as for :class:`Feedback`.
         """
@@ -199,11 +199,11 @@ class Feedback:
         return feedback
 
     def merge_contexts(self, groups: Any, weigh: bool = True) -> Feedback:
-        """The same loss with identical contexts made one: context ``c`` becomes context ``groups[c]``.
+        """The same loss with identical contexts merged: context ``c`` becomes context ``groups[c]``.
 
-        A merged context weighs as much as its members together, and an observation by some of them only takes the place of
-        their share: objective and its parts are those of the unmerged feedback, whenever the merged contexts have equal
-        vectors. Without ``weigh`` a merged context weighs one, however many it was made of.
+        A merged context has the total weight of its members; a pair that only some members observed covers only their weight.
+        The objective and its parts equal those of the unmerged feedback whenever the merged contexts have equal vectors.
+        Without ``weigh``, a merged context has weight one, regardless of its number of members.
         """
         groups = check.indices("groups", groups, None)
         if len(groups) != self.n_contexts:
@@ -228,18 +228,18 @@ class Feedback:
         return merged
 
     def by_popularity(self, exponent: float) -> Feedback:
-        r"""With ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` is how often the item was observed.
+        r"""A copy with ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` counts the item's observations.
 
-        All are scaled such that their sum stays: of what unobserved pairs weigh together, popular items get more.
+        The weights are rescaled to keep their sum: popular items get a larger share of the total weight of unobserved pairs.
         """
         if check.number("exponent", exponent, low=0.0) == 0.0:
             return self
         _, n = self.weights()
         popular = n * (np.maximum(self.item_count, 1.0) / max(self.item_count.max(), 1)) ** exponent
         total = float(popular.sum())
-        other = copy.copy(self)
-        other.item_weight = popular * (float(n.sum()) / total) if total > 0 else n
-        return other
+        reweighted = copy.copy(self)
+        reweighted.item_weight = popular * (float(n.sum()) / total) if total > 0 else n
+        return reweighted
 
     @property
     def n_contexts(self) -> int:
@@ -256,7 +256,7 @@ class Feedback:
         return np.repeat(np.arange(self.n_contexts, dtype=indices.dtype), np.diff(indptr))
 
     def unobserved(self) -> Values:
-        """``m_c n_i`` of each observed pair, in the order of ``by_context``: what it would weigh, times alpha0, unobserved."""
+        """``m_c n_i`` of each observed pair, in the order of ``by_context``: its weight, over alpha0, if it were not observed."""
         if self.covered is None and self.context_weight is None:
             return 1.0 if self.item_weight is None else self.item_weight[self.by_context.indices]
         context = self.covered if self.covered is not None else self.context_weight[self.rows]  # type: ignore[index]
@@ -281,7 +281,7 @@ class Feedback:
 
 
 def as_feedback(feedback: Any) -> Feedback:
-    """``feedback`` itself, or the feedback a scipy sparse matrix stores."""
+    """``feedback`` itself, or the feedback stored in a scipy sparse matrix."""
     if isinstance(feedback, Feedback):
         return feedback
     if sp.issparse(feedback):
@@ -305,13 +305,13 @@ def _index_type(shape: tuple[int, int], n_pairs: int) -> type:
 
 
 def _compressed_rows(name: str, matrix: Any) -> Any:
-    """A sparse matrix by sorted rows, without repeated cells: its own arrays if they are that."""
+    """A sparse matrix in CSR format, sorted and without repeated cells; not copied if it is so already."""
     rows = check.sparse(name, matrix)
     if rows.format == "csr" and strictly_ascending(rows.indptr, rows.indices):
-        n_pairs = int(rows.indptr[-1])  # there may be room for more
+        n_pairs = int(rows.indptr[-1])  # the arrays may be longer
         return sp.csr_array((rows.data[:n_pairs], rows.indices[:n_pairs], rows.indptr), shape=rows.shape)
     rows = rows.astype(np.float64).tocsr(copy=True)
-    rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # which has not been told that it is sorted
+    rows = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # without scipy's cached flag that it is sorted
     rows.sum_duplicates()
     return rows
 
@@ -336,7 +336,7 @@ def _weights(shape: tuple[int, int], context_weight: Any, item_weight: Any) -> l
 
 
 def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Values:
-    """A number stays a number; an array is checked entry by entry."""
+    """A checked number, or an array of which each entry is checked."""
     if np.ndim(value) == 0:
         value = check.array(name, value).item() if isinstance(value, np.ndarray) else value
         return check.number(name, value, low=0.0 if positive else -np.inf, open_low=positive)
@@ -344,7 +344,7 @@ def _values(name: str, value: Any, length: int, *, positive: bool = False) -> Va
 
 
 def values_at(values: Values, order: np.ndarray | None) -> Values:
-    """Weights in another order; one weight for all stays as it is."""
+    """Values in another order; a single value for all pairs is returned unchanged."""
     return values if np.ndim(values) == 0 else values[order]  # type: ignore[index]
 
 

@@ -1,4 +1,4 @@
-"""The parameters of a tower."""
+"""``Parameter``: an array that a tower learns, with the L2 weights of its entries."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from everypair.runtime.numerics import Values, pairwise_sum
 
 
-class Part(NamedTuple):
-    """The rows of a parameter that belong to a field, how many they are, and lambda before it is scaled by their weight."""
+class FieldRows(NamedTuple):
+    """Rows of a parameter that belong to one field: their number, and lambda before it is scaled by their weight."""
 
     field: str | None
     size: int
@@ -22,14 +22,14 @@ class Part(NamedTuple):
 class Parameter:
     """An array of parameters, and the L2 weight ``lambda_theta`` of its entries (broadcast against them).
 
-    Fixed parameters are held: not stepped on, not rotated, outside L2.
+    Fixed parameters are not stepped on, not rotated, and not part of L2.
     """
 
     value: np.ndarray
     penalty: Values = 0.0
     fixed: bool = False
     transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[FieldRows] = field(default_factory=list)
 
     def l2(self) -> float:
         if self.fixed:
@@ -50,7 +50,7 @@ class Parameter:
 
     @property
     def by_row(self) -> np.ndarray:
-        """The values, to be written to, with a row for each feature (or row, or level) as ``parts`` count them."""
+        """A writable view of the values with a row per feature (or row, or level), in the order of ``parts``."""
         return self.value.T if self.transposed else self.value
 
     @property

@@ -1,9 +1,9 @@
 r"""The L2 weight of every parameter.
 
-A row (of W, H, ...) has :math:`\lambda \cdot (\text{weight of the row})^{\text{exponent}}`, where the weight of a context is its
-number of observed pairs plus :math:`\alpha_0 m_c \sum_i n_i`, the weight of a feature is the sum of :math:`x^2` times that over
-its contexts, a level of a column counts as a one-hot feature, and b and the core as a feature that every context
-has. Exponent 0 is plain L2, as in the paper; 1 is frequency scaling.
+The L2 weight of a row (of W, H, ...) is :math:`\lambda \cdot (\text{weight of the row})^{\text{exponent}}`. The weight of a context
+is its number of observed pairs plus :math:`\alpha_0 m_c \sum_i n_i`; the weight of a feature is the sum over contexts of
+:math:`x^2` times the context's weight. A level of a column counts as a one-hot feature; b and the core count as a feature that
+every context has. Exponent 0 is plain L2, as in the paper; 1 is frequency scaling.
 """
 
 from __future__ import annotations
@@ -13,86 +13,86 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.engine.parameter import Parameter, Part
+from everypair.engine.parameter import FieldRows, Parameter
 from everypair.runtime import validation as check
 from everypair.runtime.numerics import Values
 
 
-class Request(NamedTuple):
-    """A parameter that needs its L2 weight: by the name of a field, what the field's part of it weighs in the loss."""
+class PenaltyRequest(NamedTuple):
+    """A parameter that needs an L2 weight; ``weights`` are the weights of its rows in the loss, by field."""
 
     name: str
     weights: dict[str | None, Values]
     parameter: Parameter
-    featured: bool  # fields of features, which users name
+    by_field: bool  # fields of features, which ``regularization`` can name
 
 
 class Regularization:
     """The user's ``regularization`` and exponent, resolved for the parameters of a model.
 
-    A mapping may name ``"parameter.field"``, a field, a parameter, or "default": the most specific entry counts.
+    The keys of a mapping are ``"parameter.field"``, a field, a parameter, or "default": the most specific entry applies.
     """
 
-    def __init__(self, given: Any, exponent: float) -> None:
+    def __init__(self, regularization: Any, exponent: float) -> None:
         self._exponent = exponent
-        self._requests: list[Request] = []
-        self._used: set[str] = set()
-        if isinstance(given, Mapping):
-            self._given = {str(key): check.number(f"regularization[{key!r}]", v, low=0.0) for key, v in given.items()}
+        self._requests: list[PenaltyRequest] = []
+        self._matched: set[str] = set()
+        if isinstance(regularization, Mapping):
+            self._entries = {str(key): check.number(f"regularization[{key!r}]", v, low=0.0) for key, v in regularization.items()}
         else:
-            self._given = {"default": check.number("regularization", given, low=0.0)}
+            self._entries = {"default": check.number("regularization", regularization, low=0.0)}
 
     @property
     def by_weight(self) -> bool:
-        """Whether what a row weighs in the loss matters."""
+        """Whether L2 weights depend on the weights of rows in the loss."""
         return self._exponent > 0.0
 
-    def ask(self, name: str, parameter: Parameter, weight: Values | Mapping[str, np.ndarray], field: str | None) -> None:
-        """Ask for a parameter's L2 weight: it is set by :meth:`settle`, when all names are known."""
+    def register(self, name: str, parameter: Parameter, weight: Values | Mapping[str, np.ndarray], field: str | None) -> None:
+        """Add a parameter; :meth:`resolve` sets its L2 weight once all names are known."""
         weights: dict[str | None, Values] = {**weight} if isinstance(weight, Mapping) else {field: weight}
-        self._requests.append(Request(name, weights, parameter, isinstance(weight, Mapping)))
+        self._requests.append(PenaltyRequest(name, weights, parameter, isinstance(weight, Mapping)))
 
-    def settle(self) -> None:
-        """Set the L2 weights of all parameters; refuse entries that none of them has use for."""
+    def resolve(self) -> None:
+        """Set the L2 weights of all parameters; refuse entries that match none of them."""
         names = {request.name for request in self._requests}
         for request in self._requests:
             request.parameter.penalty = self._penalty(request, names)
-        unknown = set(self._given) - self._used - {"default"}
+        unknown = set(self._entries) - self._matched - {"default"}
         if unknown:
-            known = ", ".join(sorted(map(repr, self._used))) or "none"
+            known = names | {field for request in self._requests for field in request.weights if field is not None}
             raise ValueError(
-                f"regularization names {', '.join(sorted(map(repr, unknown)))}, which no parameter or field of this fit answers "
-                f"to (matched: {known})."
+                f"regularization names {', '.join(sorted(map(repr, unknown)))}, but this model has no parameter or field of that "
+                f"name. It has {', '.join(sorted(map(repr, known)))}."
             )
 
-    def _penalty(self, request: Request, names: set[str]) -> Values:
+    def _penalty(self, request: PenaltyRequest, names: set[str]) -> Values:
         strengths = {field: self._strength(request, field, names) for field in request.weights}
-        request.parameter.parts = [Part(field, np.size(w), strengths[field]) for field, w in request.weights.items()]
-        parts = [self._scale(strengths[field], weight) for field, weight in request.weights.items()]
-        if len(parts) == 1 or all(np.ndim(part) == 0 and part == parts[0] for part in parts):
-            return parts[0]
+        request.parameter.parts = [FieldRows(field, np.size(w), strengths[field]) for field, w in request.weights.items()]
+        penalties = [self._scale(strengths[field], weight) for field, weight in request.weights.items()]
+        if len(penalties) == 1 or all(np.ndim(penalty) == 0 and penalty == penalties[0] for penalty in penalties):
+            return penalties[0]
         lengths = [np.size(weight) for weight in request.weights.values()]
-        return np.concatenate([np.broadcast_to(part, n) for part, n in zip(parts, lengths, strict=True)])
+        return np.concatenate([np.broadcast_to(penalty, n) for penalty, n in zip(penalties, lengths, strict=True)])
 
-    def _strength(self, request: Request, field: str | None, names: set[str]) -> float:
-        """lambda for a parameter, in a field if it has fields."""
+    def _strength(self, request: PenaltyRequest, field: str | None, names: set[str]) -> float:
+        """lambda of a parameter, or of one of its fields."""
         name = request.name
         exact = f"{name}.{field}"
         keys = [name, "default"] if field is None else [exact, str(field), name, "default"]
-        if field in names - {name} and exact not in self._given:  # the parameter of that name is meant
-            if field in self._given and request.featured:
+        if field in names - {name} and exact not in self._entries:  # the parameter of that name is meant
+            if field in self._entries and request.by_field:
                 raise ValueError(
                     f"regularization[{field!r}] is ambiguous: {field!r} is the name of a parameter, and of a field of {name!r}. "
-                    f"Say {exact!r} as well, or rename the field."
+                    f"Add an entry {exact!r}, or rename the field."
                 )
             keys.remove(str(field))
-        found = [key for key in keys if key in self._given]
-        self._used.update(found)
-        if found:
-            return self._given[found[0]]
+        matches = [key for key in keys if key in self._entries]
+        self._matched.update(matches)
+        if matches:
+            return self._entries[matches[0]]
         raise ValueError(
-            f"regularization says nothing about {name!r}{'' if field is None else f' of field {field!r}'}: it has "
-            f"{', '.join(map(repr, self._given)) or 'no entries'}. Add one of {', '.join(map(repr, dict.fromkeys(keys)))}."
+            f"regularization has no entry for {'' if field is None else f'field {field!r} of '}parameter {name!r}; its entries are "
+            f"{', '.join(map(repr, self._entries)) or 'none'}. Add one of {', '.join(map(repr, dict.fromkeys(keys)))}."
         )
 
     def _scale(self, strength: float, weight: Values) -> Values:

@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper: an engine's sweeps of both sides, epoch by epoch, until done."""
+"""``ICD``, the solver (Algorithm 1 of the paper): epochs of alternating sweeps of both sides, and when to stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=Engine)
 
 
 class Epoch(NamedTuple):
-    """What one epoch left: the objective, its parts, and the seconds it took, compilation apart."""
+    """The objective and its parts after an epoch, and the epoch's duration in seconds without compilation."""
 
     epoch: int
     objective: float
@@ -29,22 +29,22 @@ class Epoch(NamedTuple):
 
 
 class RunObserver:
-    """Watches a run, and may end it. This one does neither: derive from it."""
+    """Base class of observers, which are notified during a run and can end it."""
 
     def interrupted(self) -> bool:
-        """Asked after each sweep: whether the run is to end now, its epoch cut short."""
+        """Called after each sweep: whether to end the run now, in the middle of an epoch."""
         return False
 
     def epoch_ended(self, epoch: Epoch) -> bool:
-        """After each epoch: whether the run is to end."""
+        """Called after each epoch: whether to end the run."""
         return False
 
     def epoch_complete(self, reason: str) -> None:
-        """After each epoch that was not cut short, with the reason for stopping, or "running"."""
+        """Called after each epoch that was not interrupted, with the reason for stopping, or "running"."""
 
 
 class ICD(Generic[E]):
-    """Implicit coordinate descent on two towers, by an engine.
+    """Implicit coordinate descent on two towers; an engine does the computing.
 
     Parameters
     ----------
@@ -64,17 +64,17 @@ class ICD(Generic[E]):
         return self.engine.towers
 
     def begin(self) -> None:
-        """Vectors, Grams and scores from the parameters."""
+        """Compute vectors, Grams and scores from the parameters."""
         for side in SIDES:
             self.engine.place(side)
             self.engine.update_gram(side)
         self.engine.rescore()
 
     def _begin_again(self) -> None:
-        """As :meth:`begin`, after an epoch: the next one depends on nothing but the parameters, and rounding errors do not add up.
+        """As :meth:`begin`, after an epoch: the next epoch depends on the parameters alone, and rounding errors do not accumulate.
 
-        Vectors that are the parameters themselves need no computing, nor do their Grams. The Gram of the contexts is that of the
-        vectors its sweep left, turned since: an epoch computes it anew before it uses it.
+        Vectors that are the parameter array itself, and their Grams, are up to date. The Gram of the contexts is out of date (the
+        vectors were rotated after it was computed), but an epoch recomputes it before using it.
         """
         for side in SIDES:
             if self.order == "dimension" or not self.towers[side].capabilities.free_rows:
@@ -84,7 +84,7 @@ class ICD(Generic[E]):
         self.engine.rescore()
 
     def sweeps(self) -> Iterator[str]:
-        """One epoch, a sweep at a time: yields the side that was swept (Algorithm 1, lines 4 to 12)."""
+        """One epoch (Algorithm 1, lines 4 to 12); yields the side after each sweep."""
         if self.order == "dimension":
             yield from self._sweeps_by_dimension()
             return
@@ -108,24 +108,22 @@ class ICD(Generic[E]):
         return self.engine.value()
 
     def load(self, values: Mapping[str, np.ndarray]) -> None:
-        """Go on from these values of the parameters, as they are stored."""
+        """Continue from these parameters, in the shape of ``Parameter.value``."""
         parameters = self.engine.parameters
         expected = {name: (p.value.shape, p.value.dtype.name) for name, p in parameters.items()}
         given = {name: (value.shape, value.dtype.name) for name, value in values.items()}
         if expected != given:
-            raise ValueError(
-                f"the model has the parameters {expected}, and given were {given}: its towers are not those they are of."
-            )
+            raise ValueError(f"the parameters must be those of the model's towers, {expected}, got {given}.")
         for name, value in values.items():
             parameters[name].value[...] = value
         self.begin()
 
     def run(self, epochs: int, tol: float, observer: RunObserver | None = None, history: Sequence[Epoch] = ()) -> str:
-        """Epochs until done; returns the reason for stopping.
+        """Run epochs; returns the reason for stopping.
 
-        That is "epochs" (all were run), "tol" (the objective fell by less than ``tol`` of itself), "callback" (the observer said
-        so), or "interrupt": the observer was interrupted, and the run ends after the running sweep, whatever else would have ended
-        it in the same epoch. ``history`` are the epochs that led to the parameters.
+        That is "epochs" (all were run), "tol" (an epoch lowered the objective by less than ``tol`` times its value), "callback"
+        (``epoch_ended`` returned true), or "interrupt" (``interrupted`` returned true; the run ended after that sweep). "interrupt"
+        takes precedence over the other reasons. ``history`` holds the epochs before this run.
         """
         observer = observer or RunObserver()
         previous = history[-1].objective if history else self.finite_value().objective
@@ -138,7 +136,7 @@ class ICD(Generic[E]):
                 self.engine.bring_back()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 stop = observer.epoch_ended(Epoch(number, *value, max(seconds, 0.0)))
-                pressed = observer.interrupted()
+                interrupted = observer.interrupted()
                 if stop:
                     reason = "callback"
                 elif tol > 0 and previous - value.objective < tol * abs(previous):
@@ -146,10 +144,10 @@ class ICD(Generic[E]):
                 elif number == epochs:
                     reason = "epochs"
                 else:
-                    reason = "interrupt" if pressed else "running"
-                if complete:  # as an undisturbed run: one that ended here must not go on when it is resumed
+                    reason = "interrupt" if interrupted else "running"
+                if complete:  # with the reason of an uninterrupted run: if that had stopped here, a resumed run must stop, too
                     observer.epoch_complete(reason)
-                if pressed:
+                if interrupted:
                     return "interrupt"
                 if reason != "running":
                     return reason
@@ -157,7 +155,7 @@ class ICD(Generic[E]):
         raise AssertionError("there was no epoch to run")
 
     def finite_value(self) -> ObjectiveValue:
-        """The objective, or an error if it cannot be computed."""
+        """The objective; raises :class:`DivergedError` if it is not finite."""
         value = self.value()
         if not np.isfinite(value.objective):
             raise DivergedError(value.objective, self.engine.dtype)
@@ -165,18 +163,18 @@ class ICD(Generic[E]):
 
 
 class DivergedError(ArithmeticError):
-    """The objective is not a number: something is too large for the precision."""
+    """The objective is not finite: values are too large for the precision."""
 
     def __init__(self, objective: float, dtype: Any) -> None:
         advice = "use dtype='float64', or " if dtype == np.float32 else ""
         super().__init__(
             f"the objective became {objective}: feedback, weights, features or start values are too large for {dtype}. "
-            f"To go on, {advice}rescale them."
+            f"To continue, {advice}rescale them."
         )
 
 
 @contextmanager
 def compile_timer() -> Iterator[Callable[[], float]]:
-    """A clock of the seconds spent compiling kernels, in any thread."""
+    """A function that returns the seconds spent compiling kernels since entry, in any thread."""
     with event.install_timer("numba:compile", lambda _: None) as timer:
         yield lambda: timer.duration if timer.done else 0.0

@@ -1,4 +1,4 @@
-"""What a tower is: one side of a k-separable model, ``phi(c; theta)``, and the steps on its parameters."""
+"""``Tower``, the base class of one side of a k-separable model: ``phi(c; theta)`` and the steps on its parameters."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from everypair.runtime.parallel import SERIAL, Workers
 
 
 class Capabilities(NamedTuple):
-    """What a bound tower can do beyond its four methods. Engines read it, and refuse what a tower cannot, naming it.
+    """What a bound tower can do beyond its four abstract methods. Engines read it; errors name the tower that cannot.
 
     Attributes
     ----------
     by_dimension : bool
-        It can be swept dimension by dimension, in turn with the other side (``order="dimension"``).
+        It can be swept dimension by dimension, alternating with the other side (``order="dimension"``).
     rotations : tuple of (int, int)
-        Ranges of dimensions that an orthogonal matrix may turn, by :meth:`Tower.rotate`, if the other side turns along.
+        Ranges of dimensions that :meth:`Tower.rotate` can multiply by an orthogonal matrix, if the other side rotates too.
     free_rows : bool
-        Its vectors are the parameters themselves, not a copy.
+        Its vectors are the parameter array itself, not a copy.
     lazy : bool
-        It computes vectors of ranges of rows (:meth:`Tower.range_vectors`) and single dimensions (:meth:`Tower.dimensions`) at the
-        cost of just these, so that its vectors need not be held.
+        It computes vectors of ranges of rows (:meth:`Tower.range_vectors`) and single dimensions (:meth:`Tower.dimensions`) without
+        computing all others, so that its vectors need not be stored.
     kept : tuple of int
-        Dimensions that are held all the same, since they take all others to compute; ``range_vectors`` leaves them out.
+        Dimensions that are stored nevertheless, since computing them takes all others; ``range_vectors`` does not fill them.
     by_levels : bool
-        All its steps are on vectors of levels, a level at a time, and need no vectors of its rows.
+        All its steps are on vectors of levels, one level at a time, and need no vectors of its rows.
     all_combinations : bool
-        It stands for more rows than are listed: all combinations of levels.
+        It represents all combinations of levels, more rows than are listed.
     """
 
     by_dimension: bool = False
@@ -56,49 +56,49 @@ class Capabilities(NamedTuple):
 class Tower(ABC):
     """One side of a model: parameters, the vectors they give, and steps on them.
 
-    A tower is first a description, such as ``Embedding(16, "user")``: how many dimensions it has, and which columns of the data
-    it reads. :meth:`bind` gives a copy of it that has rows and parameters, and the description can be used again.
+    A tower is first a description, such as ``Embedding(16, "user")``: its number of dimensions and the columns it reads.
+    :meth:`bind` returns a copy with rows and parameters; the description can be bound again.
 
-    A tower knows no loss: it steps on its parameters given the derivatives of the loss with respect to its vectors, which it
-    asks of a :class:`~everypair.engine.view.View`, and tells the view how its vectors moved.
+    A tower does not know the loss. It gets the derivatives of the loss with respect to its vectors from a
+    :class:`~everypair.engine.view.View`, steps on its parameters, and reports to the view how its vectors moved.
 
-    To write a tower, derive from :class:`~everypair.towers.Smooth`, which takes the steps for you; derive from this class for
-    steps of your own. Either way, :func:`everypair.testing.check_tower` tells whether it is right.
+    To write a tower, derive from :class:`~everypair.towers.Smooth`, which implements the steps; derive from this class for
+    steps of your own. In both cases, test it with :func:`everypair.testing.check_tower`.
     """
 
     n_dims: int
-    towers: tuple[Tower, ...] = ()  # those it is made of
+    towers: tuple[Tower, ...] = ()  # its parts
 
-    # what a bound tower has
+    # set by bind
     rows: Rows
     settings: StepSettings
     parameters: dict[str, Parameter]
 
-    def bind(self, site: BindContext) -> Tower:
+    def bind(self, binding: BindContext) -> Tower:
         """A copy of this tower with rows and parameters."""
         bound = copy.copy(self)
-        bound.rows, bound.settings, bound.parameters = site.rows, site.settings, {}
-        bound.build(site)
+        bound.rows, bound.settings, bound.parameters = binding.rows, binding.settings, {}
+        bound.build(binding)
         for part in bound.towers:
             bound.parameters.update(part.parameters)
         return bound
 
     @abstractmethod
-    def build(self, site: BindContext) -> None:
-        """Make ``parameters`` (with :meth:`BindContext.parameter <everypair.towers.BindContext.parameter>`), or bind its parts."""
+    def build(self, binding: BindContext) -> None:
+        """Make ``parameters`` (with :meth:`BindContext.parameter <everypair.towers.BindContext.parameter>`), or bind the parts."""
 
-    def bind_parts(self, site: BindContext) -> None:
-        """Bind the towers it is made of, to the same rows."""
-        self.towers = tuple(tower.bind(site.part()) for tower in self.towers)
+    def bind_parts(self, binding: BindContext) -> None:
+        """Bind the parts, to the same rows."""
+        self.towers = tuple(tower.bind(binding.part()) for tower in self.towers)
 
     @abstractmethod
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        """``phi`` of rows: those of the fit, or others described in the same way."""
+        """``phi`` of rows: those of the fit, or others with the same columns."""
 
     @property
     @abstractmethod
     def blocks(self) -> Sequence[Any]:
-        """The blocks of free parameters of a sweep, in order. An integer f is the block of dimension f."""
+        """The blocks of free parameters, in the order of a sweep. An integer f is the block of dimension f."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -109,7 +109,7 @@ class Tower(ABC):
         """Lower the loss over one block of parameters."""
 
     def describe_blocks(self) -> Sequence[Block] | None:
-        """The blocks of a sweep as data, for engines that step on them without this tower; None if only the tower knows them."""
+        """The blocks of a sweep as data, for engines that step on them without this tower; None if they cannot be described."""
         return None
 
     def sweep(self, view: View) -> None:
@@ -122,52 +122,52 @@ class Tower(ABC):
         return self.evaluate(self.rows, workers)
 
     def vectors_of(self, argument: str, rows: Any) -> np.ndarray:
-        """``phi`` of other rows than those trained on (n x K); ``argument`` is what messages call them."""
+        """``phi`` (n x K) of rows that need not be those of the fit; ``argument`` is their name in error messages."""
         return self.evaluate(rows_like(argument, rows, self.rows), SERIAL).rows
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
-        """``<phi, psi>`` of a single row, taken apart: what each of its features brings, as far as they act on their own.
+        """``<phi, psi>`` of a single row as a sum of contributions, one per feature where features do not interact.
 
         By default one summand for all columns that the tower reads.
         """
-        asked = Rows(rows.name, rows.n, rows.columns, rows.index, rows.size)  # to see what is read of it
-        amount = float(self.evaluate(asked, SERIAL).rows[0].astype(np.float64) @ psi)
-        columns = tuple(name for name in rows.columns if name in asked.used)
+        tracked = Rows(rows.name, rows.n, rows.columns, rows.index, rows.size)  # a fresh copy, which records the columns it gives
+        amount = float(self.evaluate(tracked, SERIAL).rows[0].astype(np.float64) @ psi)
+        columns = tuple(name for name in rows.columns if name in tracked.used)
         return [Contribution(columns or (rows.name,), None, amount)]
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
-        """A function from f to ``phi_f`` of rows: one dimension at a time where the tower can."""
+        """A function from f to ``phi_f`` of rows; towers override it where they can compute one dimension alone."""
         dims = self.evaluate(rows, workers).dims
         return lambda f: dims[f]
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
-        """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the present parameters;
-        for a tower that is ``lazy``."""
+        """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the current parameters;
+        for towers that are ``lazy``."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
     def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray | None:
-        """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are ``kept``: where it costs no
+        """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are ``kept``; None if that costs
         more than a single dimension."""
         return None
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        """A function from numbers of rows of the fit to their ``phi``: computed for them alone where the tower can."""
+        """A function from row numbers of the fit to their ``phi``, computed for these rows alone where the tower can."""
         if self.rows.has_rows:
             return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows
         rows = self.vectors().rows
         return lambda index: rows[index]
 
     def settle(self) -> None:
-        """Parameters do not change any more: what :meth:`evaluate` makes of all of them may be kept. Called again if they did."""
+        """Allow :meth:`evaluate` to cache: parameters will not change until the next call of this method."""
         for tower in self.towers:
             tower.settle()
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
-        """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower stands for."""
+        """``J = sum_c weight_c phi(c) phi(c)'`` over all rows the tower represents."""
         return vectors.gram(weight, workers)
 
     def total_weight(self, weight: np.ndarray) -> float:
-        """The sum of the weights of all rows the tower stands for, given those of the listed ones."""
+        """The sum of the weights of all rows the tower represents, given the weights of the listed rows."""
         return float(weight.sum())
 
     def norms(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
@@ -175,23 +175,23 @@ class Tower(ABC):
         return vectors.norms(weight, workers)
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
-        """Turn the parameters such that these dimensions of ``phi`` become ``phi Q``."""
+        """Change the parameters such that these dimensions of ``phi`` become ``phi Q``."""
         raise NotImplementedError(f"{type(self).__name__} cannot be rotated")
 
     def l2(self) -> float:
         """``sum lambda_theta theta^2`` over the free parameters."""
         return sum(parameter.l2() for parameter in self.parameters.values())
 
-    # how scores come to be, for start values: a score is a sum of products of parameters
+    # for the scale of start values: a score is a sum of products of parameters
 
     @property
     def degree(self) -> int:
-        """How many parameters are multiplied in a term of ``phi_f``, at most."""
+        """The largest number of parameters multiplied in a term of ``phi_f``."""
         return max((tower.degree for tower in self.towers), default=1)
 
     @property
     def terms(self) -> int:
-        """How many such terms ``phi_f`` has (features, and parts that are added up, apart)."""
+        """The number of such terms in ``phi_f``, not counting features and summands."""
         return max((tower.terms for tower in self.towers), default=1)
 
     def __repr__(self) -> str:
@@ -207,7 +207,7 @@ class Tower(ABC):
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def walk(self) -> Iterator[Tower]:
-        """This tower and all it is made of."""
+        """This tower, its parts, their parts, and so on."""
         yield self
         for tower in self.towers:
             yield from tower.walk()
@@ -231,12 +231,12 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def check_towers(name: str, towers: tuple[Any, ...]) -> None:
-    """The arguments of a combinator."""
+    """Check the arguments of a combinator."""
     if not towers:
-        raise TypeError(f"{name} must be made of one or more towers, got none.")
+        raise TypeError(f"{name} takes one or more towers, got none.")
     for tower in towers:
         if not isinstance(tower, Tower):
-            raise TypeError(f"{name} must be made of towers, got {tower!r} of type {type(tower).__name__}.")
+            raise TypeError(f"{name} takes towers, got {tower!r} of type {type(tower).__name__}.")
 
 
 def check_same_dims(name: str, towers: tuple[Tower, ...]) -> int:
@@ -248,7 +248,7 @@ def check_same_dims(name: str, towers: tuple[Tower, ...]) -> int:
 
 
 def common_rotations(rotations: Sequence[Sequence[tuple[int, int]]]) -> tuple[tuple[int, int], ...]:
-    """The ranges that lie in a range of every list: what all of these towers can turn.
+    """The ranges that lie in a range of every list: what all of these towers can rotate.
 
     >>> common_rotations([[(0, 4), (4, 8)], [(0, 8)]])
     ((0, 4), (4, 8))

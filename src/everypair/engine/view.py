@@ -1,4 +1,4 @@
-"""The loss as a tower sees it: the seam between the objective, which knows no model, and the towers, which know no loss."""
+"""``View``, the interface between the loss, which knows no model, and the towers, which know no loss."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from everypair.runtime.parallel import Workers
 
 
 class View(ABC):
-    r"""A quadratic in the vector of each row of a tower, everything else held.
+    r"""The loss as a quadratic in the vector of each row of a tower, with everything else fixed.
 
-    Moving the row's vector by t changes the loss by exactly :math:`2 \langle g, t \rangle + t' A t`. A view gives the halves of
-    gradient and curvature: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along` for a direction
-    across several, which may differ from row to row. A tower answers with the ``move`` of the same name, before it asks for other
-    slopes, so that everything that depends on its vectors stays in step. The arrays that slopes come in are the caller's to
-    change, and only good until the next call.
+    Moving a row's vector by t changes the loss by exactly :math:`2 \langle g, t \rangle + t' A t`. A view gives half the gradient
+    and half the curvature: :meth:`slopes` for one dimension, :meth:`slopes_pair` for two, :meth:`slopes_along` for a direction
+    across several, which may differ from row to row. After asking for slopes, a tower calls the ``move`` of the same name before it
+    asks for other slopes, so that the view can update everything that depends on the vectors. Callers may overwrite the arrays that
+    slopes return; they are valid until the next call.
 
-    The view of a whole side is :class:`everypair.engine.objective.Side`. Each combinator of towers derives the views of its
-    parts from its own: the same problem, in the part's rows and dimensions.
+    The view of a whole side is :class:`everypair.engine.objective.Side`. A combinator derives the views of its parts from its own:
+    the same problem, in the part's rows and dimensions.
     """
 
     workers: Workers
     dtype: np.dtype
     n_rows: int
-    own: Vectors | None = None  # the tower's vectors, where the view keeps them
+    own: Vectors | None = None  # the tower's vectors, if the view stores them
 
     @abstractmethod
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
@@ -41,16 +41,16 @@ class View(ABC):
 
     @abstractmethod
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Half gradient and half curvature for moving each row's vector along ``tangent[c]``, whose first entry is dimension
-        ``at``."""
+        """Half gradient and half curvature for moving each row's vector along ``tangent[c]``, whose first entry belongs to
+        dimension ``at``."""
 
     @abstractmethod
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
-        """``phi(c) += delta_c tangent(c)``, the tangent being that of the last :meth:`slopes_along`."""
+        """``phi(c) += delta_c tangent(c)``, with the tangent of the last :meth:`slopes_along`."""
 
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
         """Half gradients and half curvatures for two dimensions, as the state of :mod:`everypair.kernels.machine_state`; ``phi`` is
-        what the tower's own ``phi_f`` is now."""
+        the tower's current ``phi_f``."""
         state = np.zeros((self.n_rows, 8), self.dtype)
         g_f, h_ff = (x.copy() for x in self.slopes(f))
         g_q, h_qq = (x.copy() for x in self.slopes(q))
@@ -64,28 +64,28 @@ class View(ABC):
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         """``phi_f += delta_f`` and ``phi_q += delta_q``."""
         for dimension, delta in ((f, delta_f), (q, delta_q)):
-            self.slopes(dimension)  # a move follows the slopes it answers
+            self.slopes(dimension)  # views expect a move after the slopes of the same dimension
             self.move(dimension, delta)
 
     def track(self, f: int) -> None:  # noqa: B027
-        """A hint that the slopes of this dimension will be asked for again and again."""
+        """A hint that the slopes of this dimension will be needed repeatedly."""
 
     def implicit(self) -> tuple[float, np.ndarray]:
-        """``alpha0`` and the other side's J, for a tower that stands for more rows than are listed: the view then gives the
-        explicit part alone, and the tower adds the implicit one. Only the view of a whole side has it."""
+        """``alpha0`` and the other side's J, for a tower that represents all combinations of levels: the view then gives the
+        explicit part alone, and the tower adds the implicit part. Only the view of a whole side has it."""
         raise NotImplementedError(f"{type(self).__name__} lists all its rows")
 
     def sweep_levels(self, block: LevelBlock, settings: StepSettings, implicit: np.ndarray | None = None) -> bool:
-        """Coordinate descent on all vectors of a described table, level by level; scores follow.
+        """Coordinate descent on all vectors of a described table, level by level; updates the scores.
 
-        ``implicit`` is the matrix M of the implicit part ``u' M u`` of a level where that is the same for all levels: they occur in
-        more rows than are listed. False, and nothing is done, if the view has no such short cut.
+        ``implicit`` is the matrix M of the implicit part ``u' M u`` if it is the same for all levels, as for all combinations of
+        levels. Returns False, without stepping, if the view cannot do this.
         """
         return False
 
 
 class DerivedView(View):
-    """A view made from another, over the same rows unless ``n_rows`` says otherwise."""
+    """A view derived from another, by default over the same rows."""
 
     def __init__(self, view: View, n_rows: int | None = None) -> None:
         self._view = view
@@ -96,7 +96,7 @@ class DerivedView(View):
 
 
 class PartView(DerivedView):
-    """The dimensions of a view from ``start`` on, for a tower that gives only part of what its vectors are."""
+    """The dimensions of a view from ``start`` on, for a tower that is part of another."""
 
     def __init__(self, view: View, start: int = 0) -> None:
         super().__init__(view)

@@ -1,4 +1,4 @@
-"""Models: thin classes with scikit-learn's conventions over the towers, objective and solver."""
+"""The models (MF, FM, ...): classes with scikit-learn's conventions on top of the towers and the solver."""
 
 from everypair.models.base import NotFittedError
 from everypair.models.baselines import CoView, Popularity

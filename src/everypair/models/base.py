@@ -1,4 +1,4 @@
-"""What all models share: parameters of the constructor, prediction and recommendation."""
+"""``Model``, the base class of all models: constructor arguments, prediction and recommendation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NotFittedError(ValueError, AttributeError):
 
 
 class Model(Parameters, ABC):
-    """Constructor arguments are stored untouched; ``fit`` starts afresh; fitted attributes end in an underscore."""
+    """Constructor arguments are stored unchanged; ``fit`` discards earlier fits; fitted attributes end in an underscore."""
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
@@ -38,14 +38,14 @@ class Model(Parameters, ABC):
     @property
     @abstractmethod
     def is_fitted(self) -> bool:
-        """Whether there is a fit to recommend by."""
+        """Whether the model has been fitted."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.is_fitted
 
     @abstractmethod
     def adopt(self, other: Self) -> None:
-        """Take over the fit of another model of the class; the constructor's arguments stay."""
+        """Take over the fit of another model of this class; the constructor's arguments do not change."""
 
     @abstractmethod
     def _shape(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Model(Parameters, ABC):
         return NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
 
     def predict(self, context: Any, item: Any) -> np.ndarray:
-        """Scores of given pairs: one for each entry of the two arrays of the same length."""
+        """Scores of pairs: one for each entry of two arrays of the same length."""
         n_contexts, n_items = self._shape()
         context = check.indices("context", np.atleast_1d(context), n_contexts)
         item = check.indices("item", np.atleast_1d(item), n_items)
@@ -78,12 +78,12 @@ class Model(Parameters, ABC):
         context : integer or array of integers
         n : int
         exclude : Feedback or scipy sparse matrix, optional
-            Items not to recommend: those it stores in the context's row.
+            Items stored in the row of a context are not recommended there.
 
         Returns
         -------
         (ids, scores) : arrays of shape (number of contexts, n)
-            Where there are fewer than n items to recommend, ids are filled up with -1 and scores with ``-inf``.
+            If there are fewer than n items to recommend, the remaining ids are -1 and scores ``-inf``.
         """
         n_contexts, n_items = self._shape()
         context = check.indices("context", np.atleast_1d(context), n_contexts)
@@ -98,13 +98,13 @@ def _excluded(exclude: Any, context: np.ndarray, shape: tuple[int, int]) -> List
     if exclude is None:
         return None
     if isinstance(exclude, Feedback):
-        given, rows = exclude.shape, exclude.by_context
+        rows = exclude.by_context
     elif sp.issparse(exclude):
-        given, rows = exclude.shape, check.sparse("exclude", exclude).tocsr()
+        rows = check.sparse("exclude", exclude).tocsr()
     else:
         raise TypeError(f"exclude must be a Feedback or a scipy sparse matrix, got {type(exclude).__name__}.")
-    if tuple(given) != tuple(shape):
-        raise ValueError(f"exclude must have the shape of the fit, {shape}, got {tuple(given)}.")
+    if tuple(exclude.shape) != tuple(shape):
+        raise ValueError(f"exclude must have the shape of the fit, {shape}, got {tuple(exclude.shape)}.")
     return Lists(rows.indptr[context], rows.indptr[context + 1], rows.indices)
 
 

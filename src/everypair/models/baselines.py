@@ -12,7 +12,7 @@ from everypair.models.base import Model
 from everypair.ranking.rank import DenseScores, Scores
 from everypair.runtime import validation as check
 
-LEVELS = 100  # of contexts of CoView for each context and item, at most: more would be raw ids, which want memory for each number
+MOST_LEVELS = 100  # of CoView per context and item: larger numbers are likely raw ids, and memory grows with the largest
 
 
 class Popularity(Model):
@@ -54,11 +54,11 @@ class Popularity(Model):
 
 
 class CoView(Model):
-    """The most frequent next item given the previous one; popularity decides ties, and where nothing is known.
+    """The most frequent next item after the previous one; ties, and contexts without counts, are ranked by popularity.
 
     A pair's score is the sum of ``alpha y`` over the observations of the item after the same previous item, plus the item's
-    share of all observations, scaled to less than the smallest difference of two such sums. Any other column of levels can take
-    the place of the previous item: the most frequent tags of a film, the most bought of a shop.
+    share of all observations, scaled to less than the smallest difference of two such sums. Any column of levels can replace the
+    previous item: a film for its most frequent tags, a shop for its best-selling products.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class CoView(Model):
     """
 
     def fit(self, feedback: Any, contexts: Any = None) -> Self:
-        """Count.
+        """Count the items after each previous item.
 
         Parameters
         ----------
@@ -106,8 +106,8 @@ class CoView(Model):
 
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
         rows = self.previous_[context] + 1
-        found = self.counts_[rows, item]
-        return np.asarray(found.todense() if sp.issparse(found) else found).ravel() + self.share_[item]
+        counts = self.counts_[rows, item]
+        return np.asarray(counts.todense() if sp.issparse(counts) else counts).ravel() + self.share_[item]
 
     def _scores(self, context: np.ndarray) -> Scores:
         previous = self.previous_[context]
@@ -115,8 +115,8 @@ class CoView(Model):
 
     def scores_after(self, previous: np.ndarray) -> np.ndarray:
         """The scores of all items after each of these previous items (-1 for none)."""
-        met = previous < self.counts_.shape[0] - 1
-        return self.counts_[np.where(met, previous, -1) + 1].toarray() + self.share_
+        known = previous < self.counts_.shape[0] - 1
+        return self.counts_[np.where(known, previous, -1) + 1].toarray() + self.share_
 
     def restore(self, counts: Any, share: np.ndarray, previous: np.ndarray) -> None:
         """Take over the counts of an earlier fit."""
@@ -136,6 +136,6 @@ def _previous(contexts: Any, n_contexts: int, n_items: int) -> np.ndarray:
         )
     if array.dtype.kind not in "iu":
         raise TypeError(f"contexts must hold integers, got dtype {array.dtype}.")
-    most = LEVELS * (n_contexts + n_items)
+    most = MOST_LEVELS * (n_contexts + n_items)
     check.refuse("contexts", (array < -1) | (array >= most), array, f"be a level counted from 0 (below {most:,}), or -1 for none")
     return array.astype(np.int64)

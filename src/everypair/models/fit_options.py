@@ -1,4 +1,4 @@
-"""The options that every ``fit`` of a model shares: their types, their documentation, their signature."""
+"""The keyword arguments shared by the ``fit`` methods of all models: types, documentation and signature."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DOCUMENTATION = """\
 start, fixed : mappings of names to arrays, optional
-    Initial values of parameters; parameters to hold, which are then outside L2.
+    Start values of parameters, and values of parameters that are not trained, which are then not part of L2.
 callback : callable, optional
-    ``callback(model, epoch)`` after each epoch; a true return value stops the fit. A callback with a memory of its own that is to
-    go on from a checkpoint has methods: ``state()`` returns its memory as JSON can hold it, ``arrays()`` (optional) arrays by
-    name, and ``resume(model, state, arrays)`` is called once, with both, before the remaining epochs.
+    ``callback(model, epoch)`` is called after each epoch; a true return value stops the fit. A callback that has state to restore
+    from a checkpoint has methods: ``state()`` returns it as JSON data, ``arrays()`` (optional) as arrays by name, and
+    ``resume(model, state, arrays)`` is called once, with both, before the remaining epochs.
 checkpoint : path, optional
-    A folder, created if need be, for the state of the fit, which is written after an epoch and its callback. The same call
-    goes on from there, whatever ended the one before, to the same bits as an undisturbed fit; it returns at once if that had
-    ended. Other data or settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
+    A folder, created if missing, to which the state of the fit is written after an epoch and its callback. If a fit ends early, the
+    same call resumes it, with the same bits as an uninterrupted fit; it returns at once if the fit was complete. Other data or
+    settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
 every : int
-    Epochs between two checkpoints; the last epoch is always written.
+    Number of epochs between two checkpoints; the last epoch is always written.
 """
 SIGNATURE = (
     inspect.Parameter("start", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Mapping[str, Any] | None"),
@@ -43,10 +43,10 @@ class FitOptions(TypedDict, total=False):
 
 
 def fitting(method: F) -> F:
-    """Show the shared options in the docstring and the signature of a ``fit`` that takes ``**options``."""
-    if method.__doc__:  # not there under python -OO
+    """Add the shared options to the docstring and the signature of a ``fit`` that takes ``**options``."""
+    if method.__doc__:  # None under python -OO
         method.__doc__ = f"{inspect.cleandoc(method.__doc__)}\n{DOCUMENTATION}"
     signature = inspect.signature(method)
-    own = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    method.__signature__ = signature.replace(parameters=[*own, *SIGNATURE])  # type: ignore[attr-defined]
+    named = [parameter for parameter in signature.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    method.__signature__ = signature.replace(parameters=[*named, *SIGNATURE])  # type: ignore[attr-defined]
     return method

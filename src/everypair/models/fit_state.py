@@ -1,4 +1,4 @@
-"""The state of a model's fit: towers with their parameters, and how the fit went."""
+"""``FitState``: the result of a model's fit, that is the towers with their parameters and the history of the epochs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from everypair.engine.tower import Tower
 
 @dataclass(eq=False)
 class FitState:
-    """All that a fit leaves on a model, in one object: a model is fitted if it has one, and a second fit replaces it.
+    """The result of a fit in one object: a model is fitted if it has one, and the next fit replaces it.
 
     Attributes
     ----------
     towers : dict of Tower
-        Of "context" and "item", bound, with their parameters.
+        The bound towers of "context" and "item".
     shape : (int, int)
         Number of contexts and of items.
     unobserved_weight : float
@@ -41,10 +41,10 @@ class FitState:
         return {name: parameter for tower in self.towers.values() for name, parameter in tower.parameters.items()}
 
     def values(self) -> dict[str, np.ndarray]:
-        """The values of the parameters as they are in memory, not copied."""
+        """The arrays of the parameters themselves, not copies."""
         return {name: parameter.value for name, parameter in self.parameters.items()}
 
     def load(self, values: dict[str, Any]) -> None:
-        """Set parameters to values in the shape users see."""
+        """Set the parameters to values in the shape users see."""
         for name, parameter in self.parameters.items():
             parameter.load(values[name])

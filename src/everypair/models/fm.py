@@ -15,10 +15,11 @@ from everypair.towers import Machine, Tower
 class FM(DataDefaults, FeatureModel):
     """Factorization machine over the features of context and item together; K = factors + 2.
 
-    ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the
-    item. Parameters: b; w, W for context features; h, H for item features (w, h the linear parts). A side without features
-    has one per context (item). ``field_solver`` is "cd" by default: the joint problem of an overlapping field is not quadratic
-    here, and one feature at a time is faster to the same objective on a few cores. On many cores, try "block".
+    ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the item.
+    Parameters: b; w, W for context features; h, H for item features (w, h are the linear weights). A side without features has one
+    feature per context (item). ``field_solver`` is "cd" by default: the joint problem of a field with overlapping features is not
+    quadratic here, and stepping on one feature at a time reaches the same objective faster on few cores. On many cores, try
+    "block".
 
     Examples
     --------

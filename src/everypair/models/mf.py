@@ -30,7 +30,7 @@ class MF(DataDefaults):
 
     @fitting
     def fit(self, feedback: Any, **options: Unpack[FitOptions]) -> Self:
-        """Train from scratch, or from a checkpoint on.
+        """Train from scratch, or continue from a checkpoint.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What several models have in common: columns on both sides, and defaults that depend on the data."""
+"""Base classes of several models: with columns on both sides, and with default weights that depend on the data."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class FeatureModel(TowerModel):
 
     @fitting
     def fit(self, feedback: Any, contexts: Any = None, items: Any = None, **options: Unpack[FitOptions]) -> Self:
-        """Train from scratch, or from a checkpoint on.
+        """Train from scratch, or continue from a checkpoint.
 
         Parameters
         ----------
         feedback : Feedback or scipy sparse matrix
         contexts, items : mapping of columns, data frame, Arrow table, Features, or matrix, optional
-            What describes each context (item), a row each. A column is a matrix of features (scipy sparse, numpy or a linear
-            operator), an array of integers (levels, or :class:`everypair.Levels`) or an array of numbers. A matrix on its own is
-            one column, "features". None: each is itself alone.
+            A table with a row for each context (item). A column is a matrix of features (scipy sparse, numpy or a linear operator),
+            an array of integers (levels, or :class:`everypair.Levels`) or an array of numbers. A single matrix is one column,
+            "features". None: contexts (items) have no features other than their number.
         """
         return self._fit(feedback, contexts, items, **options)
 
 
 @dataclass(repr=False, eq=False)
 class DataDefaults(TowerModel):
-    """A model whose default weights scale with the data: unobserved pairs in proportion to observed ones and to the popularity of
-    their item, and L2 in proportion to the weight of a row.
+    """A model whose default weights scale with the data: the total weight of unobserved pairs is proportional to the number of
+    observed ones, popular items have a larger share of it, and L2 is proportional to the weight of a row.
 
-    A fixed weight is right for few data sets, since the share of pairs that are observed differs by orders of magnitude; these
-    proportions are nearly right for many (docs/log.md).
+    A fixed weight suits few data sets, since the share of pairs that are observed differs by orders of magnitude; these
+    proportions suit many (docs/log.md).
     """
 
     unobserved_weight: float | str = field(default=AUTO, kw_only=True)

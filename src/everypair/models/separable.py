@@ -1,4 +1,4 @@
-"""Any k-separable model (Definition 1 of the paper): two towers of your choice."""
+"""``Separable``: any k-separable model (Definition 1 of the paper), given by two towers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from everypair.towers import Tower
 class Separable(FeatureModel):
     """The inner product of two towers, ``s(c, i) = <phi(c), psi(i)>``: see :mod:`everypair.towers`.
 
-    ``context`` and ``item`` are the towers of the two sides, with as many dimensions each, and parameters of their own. Parameters
-    are named after the columns they belong to, or as their tower says. ``fit`` takes the columns that the towers read.
+    ``context`` and ``item`` are the towers of the two sides; they must have the same number of dimensions, and share no parameters.
+    Parameters are named after their columns, or by the ``name`` of their tower. ``fit`` takes the columns that the towers read.
 
     Examples
     --------
-    A user and the item before, each with their own view of the next item (FPMC):
+    The user and the previous item, each with its own item vectors (FPMC):
 
     >>> import everypair as ep
     >>> from everypair.towers import Concat, Embedding

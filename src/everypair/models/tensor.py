@@ -17,11 +17,11 @@ from everypair.towers import Core, Embedding, Product, Tower
 
 @dataclass(repr=False, eq=False)
 class Tensor(TowerModel):
-    """A model of contexts that are combinations of levels of several variables."""
+    """A model whose contexts are combinations of levels of several variables."""
 
     @fitting
     def fit(self, feedback: Any, contexts: Any, *, levels: Sequence[int] | None = None, **options: Unpack[FitOptions]) -> Self:
-        """Train from scratch, or from a checkpoint on.
+        """Train from scratch, or continue from a checkpoint.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class PARAFAC(Tensor):
     """Parallel factor analysis: ``s(c1, c2, ..., i) = sum_f u_{c1,f} v_{c2,f} ... w_{i,f}``.
 
     Parameters U, V (U1, U2, ... for more than two context variables) and W. With ``combinations="observed"``, the contexts are
-    those listed; with "all", every combination of levels is a context, though none is enumerated.
+    those listed; with "all", every combination of levels is a context, without enumerating them.
 
     Examples
     --------
@@ -91,19 +91,19 @@ class Tucker(Tensor):
         return Core(*modes, factors=k, combinations=self.combinations, name="B"), Embedding(k, name="W")
 
     def _sizes(self, n_variables: int) -> tuple[int, ...]:
-        given = self.factors
-        if not isinstance(given, tuple | list):
-            return (check.integer("factors", given, low=1),) * (n_variables + 1)
-        if len(given) != n_variables + 1:
+        factors = self.factors
+        if not isinstance(factors, tuple | list):
+            return (check.integer("factors", factors, low=1),) * (n_variables + 1)
+        if len(factors) != n_variables + 1:
             raise ValueError(
                 f"factors must be a number, or {n_variables + 1} numbers: one per context variable and one for the item, got "
-                f"{given!r}."
+                f"{factors!r}."
             )
-        return tuple(check.integer(f"factors[{j}]", k, low=1) for j, k in enumerate(given))
+        return tuple(check.integer(f"factors[{j}]", k, low=1) for j, k in enumerate(factors))
 
 
 def columns_of_variables(contexts: Any, levels: Any) -> dict[str, Levels]:
-    """The context variables by letter."""
+    """The context variables, named by letters as in the paper."""
     contexts = check_levels("contexts", contexts, None)
     if levels is not None and (np.ndim(levels) != 1 or isinstance(levels, str)):
         raise TypeError(f"levels must be a sequence of integers, one per context variable, got {levels!r}.")

@@ -1,4 +1,4 @@
-"""Models that are an inner product of two towers, and the fit they share."""
+"""``TowerModel``, the base class of models that are an inner product of two towers: settings, fit and fitted attributes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from everypair.engine.feedback import Feedback, as_feedback
 from everypair.engine.initialization import item_vectors
 from everypair.engine.regularization import Regularization
 from everypair.engine.solver import ICD, DivergedError, Epoch
-from everypair.models.assembly import Plan, assemble, hold, reassemble
+from everypair.models.assembly import Plan, assemble, reassemble, set_parameters
 from everypair.models.base import Model
 from everypair.models.fit_state import FitState
 from everypair.models.training_run import TrainingRun, diverging
@@ -34,7 +34,7 @@ ORDERS = ("side", "dimension")
 FIELD_SOLVERS = ("block", "cd")
 PARAMETERS = "Parameters\n----------\n"
 AUTO = "auto"
-ALL_PAIRS_WEIGH = 10.0  # then, if those observed weigh one
+AUTO_RATIO = 10.0  # with "auto", the total weight of all pairs over that of the observed ones
 FACTORS = "factors : int\n    Number of dimensions k (for Tucker, also one number per variable).\n"
 
 
@@ -45,41 +45,41 @@ class TowerModel(Model):
     Parameters
     ----------
     unobserved_weight : float or "auto"
-        :math:`\alpha_0`, the weight of a pair that was not observed; 0 is coordinate descent on the observed pairs alone. "auto":
-        such that all pairs together weigh ten times as much as those that were observed, but none more than an observed one. The
-        default of MF, MFSI and FM, which also let L2 grow with the weight of a row; other models have fixed numbers.
+        :math:`\alpha_0`, the weight of an unobserved pair; 0 is coordinate descent on the observed pairs alone. With "auto", all
+        pairs together have ten times the weight of the observed pairs, but no pair more than an observed one. "auto" is the default
+        of MF, MFSI and FM, which also scale L2 with the weight of a row; other models have fixed numbers.
     regularization : float or dict
-        :math:`\lambda`. A dict gives one per name of a parameter, per field, or per "name.field", and a "default".
+        :math:`\lambda`. The keys of a dict are names of parameters, fields, "name.field", and "default".
     regularization_exponent : float
         A row's L2 weight is :math:`\lambda` times its weight in the loss to this power: 0 is plain L2, 1 frequency scaling.
     popularity_exponent : float
-        An unobserved pair weighs in proportion to how often its item was observed, to this power; the sum stays the same. 0: all
-        weigh the same. Not to have chosen what many choose tells more of someone than not to have chosen what few know of. The
-        default of MF, MFSI and FM is 0.3, of other models 0.
+        The weight of an unobserved pair is proportional to the popularity of its item (number of observations) to this power, with
+        the total unchanged; 0: the same for all. Skipping a popular item is stronger evidence of dislike than skipping an obscure
+        one. The default of MF, MFSI and FM is 0.3, of other models 0.
     epochs : int
         Sweeps over all parameters of both sides.
     tol : float
-        Stop when an epoch lowers the objective by less than this part of it; 0: never.
+        Stop when the relative decrease of the objective in an epoch is less than this; 0: never.
     step_size : float
-        :math:`\eta \in (0, 1]`, the part of each Newton step that is taken.
+        :math:`\eta \in (0, 1]`, by which each Newton step is multiplied.
     block_size : int
-        Dimensions of a row solved together, where a side is plain rows of parameters (an Embedding of its contexts or items) and
-        ``order="side"``; elsewhere it has no effect. 1 is the paper.
+        Number of dimensions of a row solved together, for sides with a free vector per context or item (an Embedding) and
+        ``order="side"``; no effect elsewhere. 1 is the paper's.
     rotate : bool
-        Turn both sides' dimensions before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs.
-        Has no effect where the towers do not allow it (products, held factors, ``order="dimension"``).
+        Rotate both sides before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs. No effect where
+        the towers do not allow it (products, fixed factors, ``order="dimension"``).
     order : {"side", "dimension"}
-        All parameters of one side, then all of the other, or both sides dimension by dimension (Algorithms 2 and 3).
+        All parameters of one side, then all of the other; or both sides dimension by dimension (Algorithms 2 and 3).
     field_solver : {"block", "cd"}
-        For fields in which features overlap: solve the field as a block, or one feature at a time. Fields that are operators
-        have no features to visit, and are always blocks.
+        For fields with overlapping features: solve the field as a block, or one feature at a time. Fields that are linear operators
+        are always solved as a block.
     init_std : float, optional
-        Standard deviation of the start values; by default 0.1 / sqrt(k), and where three or more parameters are multiplied (with
-        L2, the origin is a local minimum there) such that scores start at the size of one. By default, MF starts from sums of
-        random vectors over the feedback of each item instead, and gets to a good objective in fewer epochs.
+        Standard deviation of the start values. By default 0.1 / sqrt(k); where a score multiplies three or more parameters (with
+        L2, the origin is a local minimum there), such that scores start at magnitude one. MF by default starts each item at the sum
+        of random vectors of its contexts instead, which takes fewer epochs to a good objective.
     dtype : {"float32", "float64"}
     random_state : int or None
-        Seed; the same seed gives the same bits on any number of threads. None: different each time.
+        Seed; the same seed gives the same bits on any number of threads. None: a new seed for each fit.
     n_threads : int or None
         None: one per core.
 
@@ -88,16 +88,16 @@ class TowerModel(Model):
     phi_, psi_ : arrays (n_contexts, K), (n_items, K)
         Vectors of contexts and items: scores are ``phi_ @ psi_.T``. Computed on access.
     parameters_ : dict
-        Copies of the parameters by name: the paper's letters, or as towers name them.
+        Copies of the parameters by name: the paper's letters, or the names that towers give.
     history_ : list of Epoch
-        After each epoch: objective, explicit, implicit, l2, seconds (compilation apart).
+        For each epoch: objective, explicit, implicit, l2, seconds (without compilation).
     unobserved_weight_ : float
-        The weight that was used, on average over items.
+        The weight that was used, the mean over items.
     item_weight_ : array or None
-        What it is multiplied by for each item (the feedback's ``item_weight``, and ``popularity_exponent``); None: by one. The
+        Factor of this weight for each item (from the feedback's ``item_weight`` and ``popularity_exponent``); None: one. The
         objective in ``history_`` is that of ``feedback.by_popularity(popularity_exponent)``, which has these weights.
     stop_reason_ : str
-        "epochs", "tol", "callback" or "interrupt"; "running" meanwhile, and "error" if a callback failed or a checkpoint could
+        "epochs", "tol", "callback" or "interrupt"; "running" during the fit, and "error" if a callback failed or a checkpoint could
         not be written.
     """
 
@@ -120,7 +120,7 @@ class TowerModel(Model):
 
     @abstractmethod
     def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
-        """The towers of contexts and items that these columns describe, not bound yet."""
+        """The towers of contexts and items, not bound, for data with these columns."""
 
     def _fit(
         self,
@@ -134,32 +134,32 @@ class TowerModel(Model):
         checkpoint: str | os.PathLike[str] | None = None,
         every: int = 1,
     ) -> Self:
-        """Check everything, build the towers, run the solver. A refused call changes nothing."""
+        """Check the arguments, build the towers, run the solver. A call with bad arguments changes nothing."""
         feedback = as_feedback(feedback)
         epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
         n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
         every = check.integer("every", every, low=1)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
-        memory: Any = callback if callable(getattr(callback, "resume", None)) else None
-        kept = None if checkpoint is None else Checkpoint(checkpoint, every)
+        stateful: Any = callback if callable(getattr(callback, "resume", None)) else None
+        folder = None if checkpoint is None else Checkpoint(checkpoint, every)
         with Workers(n_threads) as workers, one_blas_thread(), diverging(self.dtype):
             solver = self.build_solver(feedback, contexts, items, workers, start, fixed)
             weight = solver.engine.feedback.item_weight
             state = FitState(solver.towers, feedback.shape, solver.engine.alpha0, None if weight is None else weight.copy())
             after_epoch = None if callback is None else partial(callback, self)
-            run = TrainingRun(solver, state, type(self).__name__, after_epoch, memory, kept, tol)
-            given = {"start": start, "fixed": fixed}
-            found = run.resume(lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, given), epochs)
-            before, self._state = self._state, state  # callbacks see the fit as it goes on
+            run = TrainingRun(solver, state, type(self).__name__, after_epoch, stateful, folder, tol)
+            values = {"start": start, "fixed": fixed}
+            resumed = run.resume(lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, values), epochs)
+            before, self._state = self._state, state  # before the run, so that callbacks can use the model
             try:
-                if found is not None and memory is not None:
-                    memory.resume(self, found.callback, found.arrays)
-                run.run(epochs, found)
+                if resumed is not None and stateful is not None:
+                    stateful.resume(self, resumed.callback, resumed.arrays)
+                run.run(epochs, resumed)
             except BaseException as error:
                 if not state.history or isinstance(error, DivergedError | np.linalg.LinAlgError):
                     self._state = before
-                else:  # a callback failed, or a checkpoint could not be written: the epochs before it are kept
+                else:  # a callback failed, or a checkpoint could not be written: keep the epochs so far
                     state.stop_reason = "error"
                 raise
         return self
@@ -173,19 +173,19 @@ class TowerModel(Model):
         start: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
     ) -> ICD[CpuEngine]:
-        """Both towers with their start values, the objective, and the solver that alternates between them."""
+        """The solver, with both towers at their start values."""
         feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0))
         plan = self.plan(self._alpha0(feedback))
         towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan)
-        if plan.start.later:
+        if plan.initializer.from_feedback:
             (vectors,) = towers["item"].parameters.values()
-            vectors.load(item_vectors(feedback, vectors.shape[1], plan.start.dtype, plan.start.random, workers))
+            vectors.load(item_vectors(feedback, vectors.shape[1], vectors.value.dtype, plan.initializer.random, workers))
         self._check_order(towers)
-        hold("start", start, towers, fixed=False)
-        hold("fixed", fixed, towers, fixed=True)
+        set_parameters("start", start, towers, fixed=False)
+        set_parameters("fixed", fixed, towers, fixed=True)
         by_dimension = self.order == "dimension"
         rotate = bool(self.rotate) and not by_dimension
-        engine = CpuEngine(feedback, towers, plan.alpha0, plan.start.dtype, workers, rotate, by_dimension)
+        engine = CpuEngine(feedback, towers, plan.alpha0, plan.initializer.dtype, workers, rotate, by_dimension)
         return ICD(engine, self.order)
 
     def restore(
@@ -198,10 +198,9 @@ class TowerModel(Model):
         history: list[Epoch],
         reason: str,
     ) -> Self:
-        """As it was after an earlier fit, with these parameters as they are in memory.
+        """Restore the state of an earlier fit, with parameters in the shape of ``Parameter.value``.
 
-        ``columns``, by side, are those of no rows: the contexts (and items) of the fit are not known any more where they were
-        described by columns; others are.
+        ``columns``, by side, have no rows: contexts (items) of the fit that were described by columns are not stored.
         """
         towers = self.rebuild_towers(shape, columns, parameters, alpha0)
         self._state = FitState(towers, shape, alpha0, item_weight, history, reason)
@@ -210,7 +209,7 @@ class TowerModel(Model):
     def rebuild_towers(
         self, shape: tuple[int, int], columns: Mapping[str, Any], parameters: Mapping[str, np.ndarray], alpha0: float
     ) -> dict[str, Tower]:
-        """Towers with parameters of an earlier fit; see :meth:`restore`."""
+        """Towers with the parameters of an earlier fit; see :meth:`restore`."""
         described = self.describe_towers(columns.get("context"), columns.get("item"))
         return reassemble(*described, shape, columns, self.plan(alpha0), parameters)
 
@@ -221,8 +220,8 @@ class TowerModel(Model):
         if self.unobserved_weight != AUTO:
             raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
         if self.all_combinations:
-            raise ValueError(f"unobserved_weight={AUTO!r} does not go with combinations='all': give a number.")
-        (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # whether or not they were merged
+            raise ValueError(f"unobserved_weight={AUTO!r} cannot be used with combinations='all': give a number.")
+        (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # counted before merging
         observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
         return observed * auto_weight(float(m.sum() * n.sum()) / events, float(n.max()))
 
@@ -232,7 +231,7 @@ class TowerModel(Model):
         return "all" in (getattr(of, "combinations", None) for of in (self, getattr(self, "context", None)))
 
     def plan(self, alpha0: float) -> Plan:
-        """The constructor's arguments, checked."""
+        """The constructor's arguments, checked, as settings of a fit."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
             raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
         if not isinstance(self.rotate, bool | np.bool_):
@@ -245,7 +244,7 @@ class TowerModel(Model):
         return Plan(
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
-            start=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
+            initializer=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
             settings=StepSettings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),
@@ -254,17 +253,17 @@ class TowerModel(Model):
         )
 
     def _check_order(self, towers: Mapping[str, Tower]) -> None:
-        """Both sides dimension by dimension takes towers that step that way."""
+        """Check that both towers support the order of sweeps."""
         for side, tower in towers.items() if self.order == "dimension" else ():
             if not tower.capabilities.by_dimension:
                 raise ValueError(
-                    f"order='dimension' is not defined for {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
+                    f"order='dimension' is not supported by {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
                     f"dimension by dimension. Use order='side'."
                 )
 
     @property
     def state(self) -> FitState:
-        """What the fit left: towers, parameters, history."""
+        """The result of the fit: towers, parameters, history."""
         if self._state is None:
             raise self._not_fitted()
         return self._state
@@ -299,14 +298,14 @@ class TowerModel(Model):
 
     @property
     def parameters_(self) -> dict[str, np.ndarray]:
-        return {letter: parameter.show() for letter, parameter in self.state.parameters.items()}
+        return {name: parameter.show() for name, parameter in self.state.parameters.items()}
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
-        """``phi`` of contexts given as to ``fit`` (row numbers where there are no features), also ones never seen."""
+        """``phi`` of contexts, known or new, given as to ``fit`` (as row numbers if there are no columns)."""
         return self.state.towers["context"].vectors_of("contexts", contexts)
 
     def item_vectors(self, items: Any) -> np.ndarray:
-        """``psi`` of items given as to ``fit`` (row numbers where there are no features), also ones never seen."""
+        """``psi`` of items, known or new, given as to ``fit`` (as row numbers if there are no columns)."""
         return self.state.towers["item"].vectors_of("items", items)
 
     def adopt(self, other: Self) -> None:
@@ -325,18 +324,18 @@ class TowerModel(Model):
 
 
 def auto_weight(pairs: float, largest: float = 1.0) -> float:
-    """The weight of an unobserved pair where there are so many pairs for each observed one, which weighs one.
+    """The weight of an unobserved pair, relative to an observed one, given the number of pairs per observed pair.
 
-    ``largest`` is the most that the weight of an item multiplies it by: no pair is to weigh more than an observed one.
+    ``largest`` is the largest item weight: no pair may get more weight than an observed one.
     """
-    return min(ALL_PAIRS_WEIGH / pairs, 1.0 / largest) if pairs > 0 and largest > 0 else 0.0
+    return min(AUTO_RATIO / pairs, 1.0 / largest) if pairs > 0 and largest > 0 else 0.0
 
 
 def documented(cls: type[S]) -> type[S]:
-    """Add the arguments and attributes that all separable models share to a model's docstring."""
+    """Add the shared arguments and attributes of all tower models to a model's docstring."""
     _, _, shared = inspect.cleandoc(TowerModel.__doc__ or "").partition("\n\n")
     if hasattr(cls, "factors"):
         shared = shared.replace(PARAMETERS, PARAMETERS + FACTORS, 1)
-    if cls.__doc__ and shared:  # neither is there under python -OO
+    if cls.__doc__ and shared:  # both are empty under python -OO
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__)}\n\n{shared}"
     return cls

@@ -1,4 +1,4 @@
-"""One call of ``fit``: the solver's epochs with callbacks, checkpoints, a progress line and Ctrl-C around them."""
+"""``TrainingRun``: runs the solver for one call of ``fit``, with callbacks, checkpoints, progress display and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from everypair.runtime.progress import Progress
 
 @dataclass
 class TrainingRun(RunObserver):
-    """Runs a solver and reports to its user.
+    """Runs the solver, and reports its epochs to callback, checkpoint and progress display.
 
     Parameters
     ----------
     solver : ICD
     state : FitState
-        Of the solver's towers; its history and stop reason follow the run.
+        The state of the fit; the run updates its history and stop reason.
     label : str
-        Shown beside the progress line.
+        Text of the progress display.
     callback : callable, optional
-        ``callback(epoch)`` after each epoch; a true value stops.
-    memory : object, optional
-        A callback that remembers: it has ``state()``, perhaps ``arrays()``, and ``resume(state, arrays)``.
+        ``callback(epoch)`` is called after each epoch; a true value stops the run.
+    stateful : object, optional
+        The user's callback if it has state to store in checkpoints: ``state()``, optionally ``arrays()``, and ``resume()``.
     checkpoint : Checkpoint, optional
     tol : float
     """
@@ -40,32 +40,32 @@ class TrainingRun(RunObserver):
     state: FitState
     label: str
     callback: Callable[[Epoch], Any] | None
-    memory: Any
+    stateful: Any
     checkpoint: Checkpoint | None
     tol: float
 
     def resume(self, identity: Callable[[], Identity], epochs: int) -> State | None:
-        """Load the state that the same fit left in the checkpoint, if there is one."""
+        """Load the checkpoint of the same fit, if there is one."""
         if self.checkpoint is None:
             return None
-        found = self.checkpoint.read(identity(), epochs)
-        if found is not None:
-            self.solver.load(found.parameters)
-            self.state.history += found.history
-        return found
+        resumed = self.checkpoint.read(identity(), epochs)
+        if resumed is not None:
+            self.solver.load(resumed.parameters)
+            self.state.history += resumed.history
+        return resumed
 
-    def run(self, epochs: int, found: State | None) -> None:
-        """The epochs that are left; sets ``state.stop_reason``."""
-        ended = None if found is None else found.reason_to_stop(epochs, self.tol)
+    def run(self, epochs: int, resumed: State | None) -> None:
+        """Run the remaining epochs; sets ``state.stop_reason``."""
+        ended = None if resumed is None else resumed.reason_to_stop(epochs, self.tol)
         if ended is not None:
             self.state.stop_reason = ended
             return
-        with _first_ctrl_c() as self._pressed, Progress(epochs, self.label) as self._progress:
+        with _first_ctrl_c() as self._interrupt, Progress(epochs, self.label) as self._progress:
             self._progress.advance(len(self.state.history))
             self.state.stop_reason = self.solver.run(epochs, self.tol, self, tuple(self.state.history))
 
     def interrupted(self) -> bool:
-        return self._pressed.is_set()
+        return self._interrupt.is_set()
 
     def epoch_ended(self, epoch: Epoch) -> bool:
         self._progress.update(objective=epoch.objective)
@@ -74,14 +74,14 @@ class TrainingRun(RunObserver):
 
     def epoch_complete(self, reason: str) -> None:
         if self.checkpoint is not None:
-            memory = None if self.memory is None else self.memory.state()
-            arrays: Mapping[str, np.ndarray] = getattr(self.memory, "arrays", dict)()
-            self.checkpoint.write(State(self.state.values(), self.state.history, reason, self.tol, memory, arrays))
+            callback = None if self.stateful is None else self.stateful.state()
+            arrays: Mapping[str, np.ndarray] = getattr(self.stateful, "arrays", dict)()
+            self.checkpoint.write(State(self.state.values(), self.state.history, reason, self.tol, callback, arrays))
 
 
 @contextmanager
 def diverging(dtype: Any) -> Iterator[None]:
-    """Overflows are found by the objective, and by eigenvalue problems that do not converge."""
+    """Silence overflows, which the objective detects; eigenvalue problems that fail to converge are divergence, too."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             yield
@@ -91,7 +91,7 @@ def diverging(dtype: Any) -> Iterator[None]:
 
 @contextmanager
 def _first_ctrl_c() -> Iterator[threading.Event]:
-    """Turn the first SIGINT into a flag; a second one acts as usual. Only the main thread can."""
+    """Turn the first SIGINT into a flag; a second one acts as usual. Only possible in the main thread."""
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield pressed

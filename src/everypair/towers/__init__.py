@@ -1,9 +1,8 @@
-"""Towers: one side of a k-separable model each.
+"""Towers, the two sides of a k-separable model: ready-made ones, combinators of them, and base classes for your own.
 
-``Embedding``, ``Linear``, ``Machine`` and ``Constant`` stand alone; ``Lookup``, ``Sum``, ``Concat``, ``Product`` and ``Core`` make
-towers of towers. The files ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` are the subsections of the paper's
-Section 5.
-Derive from ``Smooth`` to write your own, or from ``Tower`` for steps of your own.
+``Embedding``, ``Linear``, ``Machine`` and ``Constant`` are elementary; ``Lookup``, ``Sum``, ``Concat``, ``Product`` and ``Core``
+combine towers. The modules ``embedding``, ``linear``, ``machine``, ``product`` and ``core`` follow the subsections of the paper's
+Section 5. Derive from ``Smooth`` to write a tower by its formula, or from ``Tower`` to write its steps as well.
 """
 
 from everypair.columns.table import Rows

@@ -1,4 +1,4 @@
-"""Towers side by side: ``phi(c) = (phi1(c), phi2(c), ...)``."""
+"""``Concat``: the dimensions of several towers, concatenated, ``phi(c) = (phi1(c), phi2(c), ...)``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from everypair.runtime.parallel import Workers
 
 
 class Concat(Tower):
-    """The dimensions of several towers, one after the other: scores are sums of one inner product for each.
+    """The concatenated dimensions of several towers: a score is the sum of an inner product for each.
 
-    An orthogonal matrix may turn the dimensions of each part, but not across parts.
+    The dimensions of each part can be rotated, but not across parts.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Concat(Tower):
         return list(zip([0, *ends[:-1]], self.towers, strict=True))
 
     def _part_of(self, f: int) -> tuple[int, int]:
-        """Which part a dimension belongs to, and the part's first dimension."""
+        """The number of the part that dimension f belongs to, and the part's first dimension."""
         return max((j, start) for j, (start, _) in enumerate(self._parts) if start <= f)
 
-    def build(self, site: BindContext) -> None:
-        self.bind_parts(site)
+    def build(self, binding: BindContext) -> None:
+        self.bind_parts(binding)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.concatenate([tower.evaluate(rows, workers).dims for tower in self.towers]))
@@ -59,7 +59,7 @@ class Concat(Tower):
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
         parts = self._parts
-        return [found for start, tower in parts for found in tower.contributions(rows, psi[start : start + tower.n_dims])]
+        return [term for start, tower in parts for term in tower.contributions(rows, psi[start : start + tower.n_dims])]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -71,12 +71,12 @@ class Concat(Tower):
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
-        some = [
+        parts = [
             tower.range_vectors(max(first - start, 0), min(last - start, tower.n_dims))
             for start, tower in self._parts
             if start < last and first < start + tower.n_dims
         ]
-        return lambda start, stop: np.hstack([part(start, stop) for part in some])
+        return lambda start, stop: np.hstack([part(start, stop) for part in parts])
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]

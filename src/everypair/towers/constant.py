@@ -1,4 +1,4 @@
-"""The number 1: what a bias of the other side is multiplied with."""
+"""``Constant``: a dimension that is always 1, the factor of a bias on the other side."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from everypair.runtime.parallel import Workers
 class Constant(Tower):
     """One dimension that is 1 for every row. It has no parameters.
 
-    Beside an embedding of one dimension on the other side it makes a bias: ``Concat(Embedding(k), Constant())`` for contexts and
-    ``Concat(Embedding(k), Embedding(1, name="bias"))`` for items.
+    With an embedding of one dimension on the other side it makes a bias, here of items: ``Concat(Embedding(k), Constant())`` for
+    contexts and ``Concat(Embedding(k), Embedding(1, name="bias"))`` for items.
     """
 
     n_dims = 1
@@ -35,8 +35,8 @@ class Constant(Tower):
     def blocks(self) -> Sequence[Any]:
         return ()
 
-    def build(self, site: BindContext) -> None:
-        self._dtype = site.dtype
+    def build(self, binding: BindContext) -> None:
+        self._dtype = binding.dtype
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors(dims=np.ones((1, rows.n), self._dtype))
@@ -55,7 +55,7 @@ class Constant(Tower):
         return []
 
     def step(self, view: View, block: Any) -> None:
-        raise AssertionError("there is nothing to step on")
+        raise AssertionError("a Constant has no parameters")
 
     @property
     def dimension_kinds(self) -> tuple[str, ...]:

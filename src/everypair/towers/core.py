@@ -1,4 +1,4 @@
-r"""Tucker decomposition (Section 5.3.2).
+r"""``Core``: towers joined by a core tensor, Tucker decomposition (Section 5.3.2).
 
 .. math:: \phi_f(c_1, c_2, \ldots) = \sum_{f_1, f_2, \ldots} B_{f_1 f_2 \ldots f} \, u_{c_1 f_1} v_{c_2 f_2} \cdots
 """
@@ -29,19 +29,19 @@ from everypair.towers.steps.dispatch import Solver, step_linear
 class Core(Modes):
     """Modes joined by a free core tensor B (k1 x k2 x ... x K).
 
-    Dimension e of a mode moves all K dimensions of phi. The core itself is a linear tower: phi is linear in the features
-    ``kron(u, v, ...)``, and a slice ``B[..., f]`` holds their weights in dimension f.
+    Dimension e of a mode affects all K dimensions of phi. Steps on the core are those of a linear tower: phi is linear in the
+    features ``kron(u, v, ...)``, and the slice ``B[..., f]`` holds their weights in dimension f.
 
     Parameters
     ----------
     *towers : Tower
-        Of any numbers of dimensions.
+        Their numbers of dimensions may differ.
     factors : int
         Number of dimensions K of phi.
     combinations : {"observed", "all"}
         As for :class:`Product`.
     name : str
-        Of the parameter B.
+        Name of the parameter B.
     """
 
     _B: Parameter
@@ -51,12 +51,12 @@ class Core(Modes):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.name = name
 
-    def build(self, site: BindContext) -> None:
-        super().build(site)
+    def build(self, binding: BindContext) -> None:
+        super().build(binding)
         shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
-        implicit = site.per_combination * self.n_combinations if self.complete else site.unobserved.sum()
-        B = site.normal(shape, int(np.prod(shape)))
-        self._B = site.parameter(self.name, B, float(site.observed.sum() + implicit))
+        implicit = binding.per_combination * self.n_combinations if self.complete else binding.unobserved.sum()
+        B = binding.normal(shape, int(np.prod(shape)))
+        self._B = binding.parameter(self.name, B, float(binding.observed.sum() + implicit))
         self.parameters[self.name] = self._B
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
@@ -64,7 +64,7 @@ class Core(Modes):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The core turns along with the items. With three modes and more, each step needs all dimensions of all rows."""
+        """The core is rotated with the items. With three or more modes, each step needs all dimensions of all rows."""
         return super().capabilities._replace(
             rotations=() if self._B.fixed else ((0, self.n_dims),),
             lazy=len(self.towers) <= 2 and all(isinstance(tower, Lookup) for tower in self.towers),
@@ -75,10 +75,10 @@ class Core(Modes):
         modes = [table_of(tower, self.rows, SERIAL) for tower in self.towers]
         B = np.ascontiguousarray(self._B.value[..., first:last])
         (table, codes), *others = modes
-        if others and 2 * len(table) * B.shape[1] <= self.rows.n:  # the first mode once for each level: half of phi at most
-            each = KronField([table], [np.arange(len(table))]).contract(B, SERIAL)
-            return lambda start, stop: _some(others, start, stop).contract(each, SERIAL, which=codes[start:stop])
-        return lambda start, stop: _some(modes, start, stop).contract(B, SERIAL)
+        if others and 2 * len(table) * B.shape[1] <= self.rows.n:  # the first mode once per level: at most half the size of phi
+            by_level = KronField([table], [np.arange(len(table))]).contract(B, SERIAL)
+            return lambda start, stop: _kron_of_range(others, start, stop).contract(by_level, SERIAL, which=codes[start:stop])
+        return lambda start, stop: _kron_of_range(modes, start, stop).contract(B, SERIAL)
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         kron = self._kron(rows, self.towers, workers)
@@ -88,13 +88,13 @@ class Core(Modes):
         modes = [tower.lookup() for tower in self.towers]
 
         def phi(index: np.ndarray) -> np.ndarray:
-            each = np.arange(len(index))
-            return KronField([mode(index) for mode in modes], [each] * len(modes)).contract(self._B.value, SERIAL)
+            rows = np.arange(len(index))
+            return KronField([mode(index) for mode in modes], [rows] * len(modes)).contract(self._B.value, SERIAL)
 
         return phi
 
     def _kron(self, rows: Rows, towers: Sequence[Tower], workers: Workers) -> KronField:
-        """The features ``kron(u, v, ...)`` of rows, over some of the modes."""
+        """The features ``kron(u, v, ...)`` of rows, over these modes."""
         return KronField(*zip(*(table_of(tower, rows, workers) for tower in towers), strict=True))
 
     def view_of(self, mode: int, view: View) -> View:
@@ -111,7 +111,7 @@ class Core(Modes):
         modes = super().describe_blocks()
         return None if modes is None else [*modes, *([] if self._B.fixed else [CoreBlock(self._B, self.tables_without(None))])]
 
-    # the core's own steps
+    # steps on the core
 
     @property
     def blocks(self) -> Sequence[Any]:
@@ -126,23 +126,23 @@ class Core(Modes):
     def _step_core(self, view: View) -> None:
         solver = Solver(self.settings.step_size, self.settings.field_solver, view.workers)
         listed = self._kron(self.rows, self.towers, view.workers)
-        unlisted = self._stand_ins() if self.complete else None
-        field = listed if unlisted is None else StackedField(listed, unlisted)
+        pseudo = self._pseudo_contexts() if self.complete else None
+        field = listed if pseudo is None else StackedField(listed, pseudo)
         for f in range(self.n_dims):
             g, h = (x.astype(np.float64) for x in view.slopes(f))
-            if unlisted is not None:
+            if pseudo is not None:
                 alpha0, J = view.implicit()
                 product = self._B.value.astype(np.float64) @ J[f]
-                g = np.append(g, alpha0 * unlisted.multiply(product.ravel(), view.workers))
-                h = np.append(h, np.full(unlisted.shape[0], alpha0 * J[f, f]))
+                g = np.append(g, alpha0 * pseudo.multiply(product.ravel(), view.workers))
+                h = np.append(h, np.full(pseudo.shape[0], alpha0 * J[f, f]))
             delta = np.zeros_like(g)
             w = self._B.value[..., f].astype(np.float64).ravel()
             step_linear(field, w, self._B.penalty, g, h, delta, solver)
             self._B.value[..., f] = w.reshape(self._B.value.shape[:-1])
             view.move(f, delta[: listed.shape[0]].astype(self._B.value.dtype))
 
-    def _stand_ins(self) -> KronField:
-        """A few contexts with the same Gram as all combinations of levels: the implicit part of the core's steps.
+    def _pseudo_contexts(self) -> KronField:
+        """Few contexts with the same Gram as all combinations of levels, for the implicit part of steps on the core.
 
         ``kron(J_C1, J_C2) = sum over rows of kron(R1, R2) kron(R1, R2)'`` for any square roots ``R' R = J``.
         """
@@ -153,7 +153,7 @@ class Core(Modes):
         grid = np.indices([len(root) for root in roots]).reshape(len(roots), -1)
         return KronField(roots, list(grid))
 
-    # implicit part over all combinations of levels
+    # the implicit part over all combinations of levels
 
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
         """``sum B[e, f2, f] B[e', f2', f'] J_C2[f2, f2'] J_I[f, f']`` for dimensions e, e' of the mode."""
@@ -167,13 +167,11 @@ class Core(Modes):
 
     def complete_gram(self) -> np.ndarray:
         """``J_C = B' kron(J_C1, J_C2, ...) B``."""
-        B = turned = self._B.value.astype(np.float64)
+        B = product = self._B.value.astype(np.float64)
         for j in range(len(self.modes)):
-            turned = _apply_to_axis(self.modes[j].level_gram(), turned, j)
+            product = _apply_to_axis(self.modes[j].level_gram(), product, j)
         axes = list(range(len(self.modes)))
-        return np.tensordot(B, turned, (axes, axes))
-
-    # the rotation of the item's dimensions: the core turns along
+        return np.tensordot(B, product, (axes, axes))
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         self._B.value[..., at] = self._B.value[..., at] @ Q.astype(self._B.value.dtype)
@@ -188,7 +186,7 @@ class Core(Modes):
 
 
 class TangentView(DerivedView):
-    """The loss as a mode sees it: its dimension e moves phi(c) along the core's slice e, contracted with the other modes."""
+    """The view of a mode: its dimension e moves phi(c) along slice e of the core, contracted with the other modes."""
 
     def __init__(self, view: View, core: Core, mode: int) -> None:
         super().__init__(view)
@@ -201,7 +199,7 @@ class TangentView(DerivedView):
         return self._core._kron(self._core.rows, self._towers, self.workers) if self._towers else None
 
     def track(self, f: int) -> None:
-        """No dimension of phi is that of the mode."""
+        """No effect: dimensions of the mode are not dimensions of phi."""
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         return self._view.slopes_along(self._of_dimension(f))
@@ -226,12 +224,12 @@ class TangentView(DerivedView):
         return self._tangent[1]
 
     def _joint(self, tangent: np.ndarray, at: int) -> np.ndarray:
-        """How phi moves if the mode's dimensions from ``at`` on move along ``tangent``."""
+        """The tangent of phi if the mode's dimensions from ``at`` on move along ``tangent``."""
         return reduce(np.add, (self._of_dimension(at + e) * tangent[:, e : e + 1] for e in range(tangent.shape[1])))
 
 
-def _some(modes: list[tuple[np.ndarray, np.ndarray]], start: int, stop: int) -> KronField:
-    """The features of a range of contexts."""
+def _kron_of_range(modes: list[tuple[np.ndarray, np.ndarray]], start: int, stop: int) -> KronField:
+    """The features of contexts ``start:stop``."""
     return KronField(*zip(*((table, codes[start:stop]) for table, codes in modes), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Free vectors: ``phi(c) = w_c`` (Section 5.1, matrix factorization)."""
+"""``Embedding``: a free vector per row or level, ``phi(c) = w_c`` (Section 5.1, matrix factorization)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Embedding(Tower):
     factors : int
         Number of dimensions.
     column : str, optional
-        The column whose levels have vectors: ``Embedding(k, "user")`` is ``Lookup("user", Embedding(k))``. By default, each
-        context (item) has its own.
+        One vector per level of this column: ``Embedding(k, "user")`` is ``Lookup("user", Embedding(k))``. By default, one per
+        context (item).
     name : str, optional
-        Of the parameter; by default the column, or "context" or "item".
+        Name of the parameter; by default the column, or "context" or "item".
     """
 
     moves_as_parameters = True
@@ -42,22 +42,22 @@ class Embedding(Tower):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.column, self.name = column, name
 
-    def bind(self, site: BindContext) -> Tower:
+    def bind(self, binding: BindContext) -> Tower:
         if self.column is None:
-            return super().bind(site)
-        return self.over_levels().bind(site)
+            return super().bind(binding)
+        return self.over_levels().bind(binding)
 
     def over_levels(self) -> Lookup:
-        """What an embedding of a column is: a lookup in a table of its levels."""
+        """The equivalent :class:`Lookup`, for an embedding of a column."""
         assert self.column is not None
         table = copy.copy(self)
         table.column = None
         return Lookup(self.column, table)
 
-    def build(self, site: BindContext) -> None:
-        name, weight = self.name or site.rows.name, site.weight
-        W = site.normal((len(weight), self.n_dims), self.n_dims)
-        self._W = site.parameter(name, W, weight[:, None], site.rows.name)
+    def build(self, binding: BindContext) -> None:
+        name, weight = self.name or binding.rows.name, binding.weight
+        W = binding.normal((len(weight), self.n_dims), self.n_dims)
+        self._W = binding.parameter(name, W, weight[:, None], binding.rows.name)
         self.parameters[name] = self._W
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
@@ -104,7 +104,7 @@ class Embedding(Tower):
         w += delta
 
     def sweep(self, view: View) -> None:
-        """All dimensions of a row before the next row where the view can: the same steps, in an order that suits the cache."""
+        """Row by row, where the view can: the same steps as dimension by dimension, in a cache-friendly order."""
         for block in self.describe_blocks() or ():
             if view.sweep_levels(block, self.settings):
                 return
@@ -118,10 +118,10 @@ class Embedding(Tower):
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         W, Q = self._W.value, Q.astype(self._W.value.dtype)
 
-        def some(start: int, stop: int) -> None:
+        def chunk(start: int, stop: int) -> None:
             W[start:stop, at] = W[start:stop, at] @ Q
 
-        workers.chunks(len(W), some)
+        workers.chunks(len(W), chunk)
 
     def row_embedding(self) -> Tower | None:
         return self if self.column is None else None

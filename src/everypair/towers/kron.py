@@ -1,4 +1,4 @@
-"""Features that are products of several towers' dimensions: what the core tensor is linear in."""
+"""Fields of features that are products of several towers' dimensions, of which :class:`Core` is a linear function."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ class KronField(Field):
     def contract(
         self, tensor: np.ndarray, workers: Workers, tables: Sequence[np.ndarray] | None = None, which: np.ndarray | None = None
     ) -> np.ndarray:
-        """The leading axes of ``tensor``, one for each variable, times the contexts' vectors: (n, remaining axes).
+        """Contract the leading axes of ``tensor``, one per variable, with the contexts' vectors: (n, remaining axes).
 
-        ``which``: where there are several tensors, one after the other, that of each context. With one tensor, the first axis is
-        contracted once for each level, unless there are more levels than contexts.
+        With ``which``, ``tensor`` is a stack of tensors, and context c uses ``tensor[which[c]]``. With a single tensor, the first
+        axis is contracted once per level, unless there are more levels than contexts.
         """
         tables = self._tables if tables is None else tables
         n, last, several = self.shape[0], len(tables) - 1, which is not None
-        part: np.ndarray = np.ascontiguousarray(tensor if several else tensor[None])
-        rest = part.shape[1:]
+        stack: np.ndarray = np.ascontiguousarray(tensor if several else tensor[None])
+        rest = stack.shape[1:]
         which = np.zeros(n, np.int64) if which is None else which
         for axis, (table, levels) in enumerate(zip(tables, self._levels, strict=True)):
             rest = rest[1:]
             width = int(np.prod(rest))
-            part = part.reshape(len(part), table.shape[1], width)
+            stack = stack.reshape(len(stack), table.shape[1], width)
             by_level = axis == 0 and not several and len(table) < n
             m = len(table) if by_level else n
             out = np.empty((m, width), tensor.dtype)
             rows, of = (np.arange(m), np.zeros(m, np.int64)) if by_level else (levels, which)
-            workers.run(contract, workers.even(m), table, rows, part, of, out)
-            part, which = (out[levels] if axis == last else out, levels) if by_level else (out, np.arange(n))
-        return part.reshape(n, *rest)
+            workers.run(contract, workers.even(m), table, rows, stack, of, out)
+            stack, which = (out[levels] if axis == last else out, levels) if by_level else (out, np.arange(n))
+        return stack.reshape(n, *rest)
 
     def _scatter(self, z: np.ndarray, workers: Workers, tables: Sequence[np.ndarray]) -> np.ndarray:
-        """``sum_c z_c kron(u, v, ...)``: with two variables, first what is added up for each level of one, then its product."""
+        """``sum_c z_c kron(u, v, ...)``; with two variables, first a sum for each level of one, then products with its vectors."""
         if len(tables) == 2:
             (first, second), (indptr, rows) = tables, self._by_first
             sums = np.empty((len(first), second.shape[1]), np.float64)
@@ -58,8 +58,8 @@ class KronField(Field):
             return total.ravel().astype(z.dtype)
 
         def term(start: int, stop: int) -> np.ndarray:
-            parts = [table[level[start:stop]].astype(np.float64) for table, level in zip(tables, self._levels, strict=True)]
-            *before, last = [z[start:stop, None], *parts]
+            modes = [table[level[start:stop]].astype(np.float64) for table, level in zip(tables, self._levels, strict=True)]
+            *before, last = [z[start:stop, None], *modes]
             return (reduce(_row_kron, before).T @ last).ravel()
 
         return workers.sum(self.shape[0], term).astype(z.dtype)
@@ -68,7 +68,7 @@ class KronField(Field):
     def _by_first(self) -> tuple[np.ndarray, np.ndarray]:
         """The contexts of each level of the first variable."""
         levels, n = self._levels[0], len(self._tables[0])
-        return grouped(np.where(levels < 0, n - 1, levels), n, np.int64)  # missing: the last, which is zero
+        return grouped(np.where(levels < 0, n - 1, levels), n, np.int64)  # missing levels have the last vector, which is zero
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self.contract(self._shaped(v), workers)
@@ -84,9 +84,9 @@ class KronField(Field):
 
     def iterate_columns(self) -> Iterator[np.ndarray]:
         """The columns as dense vectors, in order."""
-        parts = [table[level] for table, level in zip(self._tables, self._levels, strict=True)]
+        modes = [table[level] for table, level in zip(self._tables, self._levels, strict=True)]
         for entry in np.ndindex(*[table.shape[1] for table in self._tables]):
-            yield np.multiply.reduce([part[:, e] for part, e in zip(parts, entry, strict=True)]).astype(np.float64)
+            yield np.multiply.reduce([mode[:, e] for mode, e in zip(modes, entry, strict=True)]).astype(np.float64)
 
     def _shaped(self, v: np.ndarray) -> np.ndarray:
         return v.reshape([table.shape[1] for table in self._tables])

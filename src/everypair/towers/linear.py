@@ -1,4 +1,4 @@
-"""Linear in features: ``phi(c) = x_c W`` (Section 5.2.1, MF with side information; Algorithm 3)."""
+"""``Linear``: features times weights, ``phi(c) = x_c W`` (Section 5.2.1, MF with side information; Algorithm 3)."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from everypair.towers.steps.one_hot import Stage, add_rows, columns_of, separate
 
 
 class FeatureTower(Tower):
-    """A tower whose rows are described by features, with a matrix W of factors by dimension (k x p)."""
+    """A tower over features, with a matrix W of factors, stored by dimension (k x p)."""
 
     columns: tuple[str, ...]
     features: Features
     needs_squares = False
     _W: Parameter
 
-    def read(self, site: BindContext) -> tuple[str, dict[str, np.ndarray]]:
-        """Take the features of the site's rows; returns a name for them, and what each feature weighs in the loss, by field."""
-        self.columns = self.columns or tuple(site.rows.columns)
-        self.features = site.rows.features(self.columns)
-        if site.regularization.by_weight or self.needs_squares:
+    def read(self, binding: BindContext) -> tuple[str, dict[str, np.ndarray]]:
+        """Read the features of the rows; returns a name for them, and the weight of each feature in the loss, by field."""
+        self.columns = self.columns or tuple(binding.rows.columns)
+        self.features = binding.rows.features(self.columns)
+        if binding.regularization.by_weight or self.needs_squares:
             require_squares(self.features)
-        by_weight = site.regularization.by_weight and site.stored is None
-        return "+".join(self.features.widths), feature_weights(self.features, site.weight, by_weight)
+        by_weight = binding.regularization.by_weight and binding.stored is None
+        return "+".join(self.features.widths), feature_weights(self.features, binding.weight, by_weight)
 
     @abstractmethod
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
@@ -66,13 +66,13 @@ class FeatureTower(Tower):
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         W = self._W.value[first:last].T.copy()
 
-        def some(start: int, stop: int) -> np.ndarray:
+        def vectors(start: int, stop: int) -> np.ndarray:
             out = np.zeros((stop - start, last - first), W.dtype)
             for stage in self._stages:
                 add_rows(stage, start, stop, W, out)
             return out
 
-        return some
+        return vectors
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
@@ -86,36 +86,36 @@ class FeatureTower(Tower):
         return project(self.plan(features), self._W.value[f : f + 1], workers)[0]
 
     def factor_contributions(self, features: Features, psi: np.ndarray) -> list[Contribution]:
-        """``x_l <w_l, psi>`` of a single row, a summand for each feature; for each field where all rows have most features."""
-        found: list[Contribution] = []
+        """``x_l <w_l, psi>`` of a single row: a summand per feature, or per field where a row has many features."""
+        terms: list[Contribution] = []
         for (name, field), (_, at) in zip(features.fields.items(), columns_of(features), strict=True):
-            features_there, x = field.entries(0)
-            amounts = x * (psi @ self._W.value[:, at.start + features_there].astype(np.float64))
+            index, x = field.entries(0)
+            amounts = x * (psi @ self._W.value[:, at.start + index].astype(np.float64))
             if field.few_features:
-                each = zip(features_there.tolist(), amounts.tolist(), strict=True)
-                found += [Contribution((name,), feature, amount) for feature, amount in each]
+                by_feature = zip(index.tolist(), amounts.tolist(), strict=True)
+                terms += [Contribution((name,), feature, amount) for feature, amount in by_feature]
             else:
-                found.append(Contribution((name,), None, float(amounts.sum())))
-        return found
+                terms.append(Contribution((name,), None, float(amounts.sum())))
+        return terms
 
     def describe_fields(self, parameter: Parameter, partner: str, dimension: int, bias: int | None = None) -> list[Block]:
-        """The weights of each field, as levels where a row has at most one feature, of value 1."""
-        found: list[Block] = []
+        """A block for the weights of each field: of levels, if a row has at most one feature, of value 1."""
+        blocks: list[Block] = []
         for field, at in columns_of(self.features):
             place = {"start": at.start, "dimension": dimension, "bias": bias}
             if isinstance(field, OneHotField):
-                found.append(LevelBlock(parameter, field, partner, **place))
+                blocks.append(LevelBlock(parameter, field, partner, **place))
             else:
-                found.append(FieldBlock(parameter, field, partner, **place))
-        return [] if parameter.fixed else found
+                blocks.append(FieldBlock(parameter, field, partner, **place))
+        return [] if parameter.fixed else blocks
 
     def plan(self, features: Features) -> list[Stage]:
-        """The fields as products with them are best made: other rows than those of the fit come once, and need no plan."""
+        """The stages in which products with the features are computed; planned once for the rows of the fit, not for others."""
         return self._stages if features is self.features else separately(features)
 
     @cached_property
     def _stages(self) -> list[Stage]:
-        """The fields in the order and the company in which they are stepped on."""
+        """The fields, grouped and ordered as they are stepped on."""
         return stages(self.features)
 
     def _solver(self, workers: Workers) -> Solver:
@@ -125,18 +125,18 @@ class FeatureTower(Tower):
 class Linear(FeatureTower):
     """A vector of weights per feature.
 
-    Per dimension f the derivatives ``g_c, h_c`` with respect to ``phi_f(c)`` are computed once; the features are then swept on
-    those two vectors alone: O(k |S| + k^2 |C| + k Nz(X)) in all, where the paper counts O(k^2 Nz(X)).
+    For each dimension f, the derivatives ``g_c, h_c`` with respect to ``phi_f(c)`` are computed once, and sweeping the features
+    takes only these two vectors: O(k |S| + k^2 |C| + k Nz(X)) in total, instead of the paper's O(k^2 Nz(X)).
 
     Parameters
     ----------
     factors : int
         Number of dimensions.
     *columns : str
-        The fields of features; by default all columns, or the row itself where there is none. A column of levels counts as one
-        feature per level.
+        The fields of features; by default all columns, or one feature per row if there are no columns. A column of levels is a
+        one-hot field.
     name : str, optional
-        Of the parameter; by default the columns, joined by "+".
+        Name of the parameter; by default the columns, joined by "+".
     """
 
     moves_as_parameters = True
@@ -145,11 +145,11 @@ class Linear(FeatureTower):
         self.factors = self.n_dims = check.integer("factors", factors, low=1)
         self.columns, self.name = check_columns(columns), name
 
-    def build(self, site: BindContext) -> None:
-        name, weights = self.read(site)
+    def build(self, binding: BindContext) -> None:
+        name, weights = self.read(binding)
         name = self.name or name
-        W = site.normal((self.features.n_features, self.n_dims), self.n_dims, transposed=True)
-        self._W = site.parameter(name, W, weights, transposed=True)
+        W = binding.normal((self.features.n_features, self.n_dims), self.n_dims, transposed=True)
+        self._W = binding.parameter(name, W, weights, transposed=True)
         self.parameters[name] = self._W
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
@@ -170,7 +170,7 @@ class Linear(FeatureTower):
         return self.describe_fields(self._W, OTHER, dimension=0)
 
     def step(self, view: View, block: int) -> None:
-        """All fields in turn on the slopes of one dimension, then the move of ``phi_f``."""
+        """Step on all fields in one dimension, given its slopes; then move ``phi_f``."""
         g, h = view.slopes(block)
         delta = np.zeros_like(g)
         for stage in self._stages:
@@ -181,14 +181,14 @@ class Linear(FeatureTower):
 def check_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
     for column in columns:
         if not isinstance(column, str):
-            raise TypeError(f"columns must be given by name, one after the other, got {column!r} of type {type(column).__name__}.")
+            raise TypeError(f"columns must be names, as separate arguments, got {column!r} of type {type(column).__name__}.")
     return columns
 
 
 def project(plan: list[Stage], W: np.ndarray, workers: Workers, out: np.ndarray | None = None) -> np.ndarray:
     """``X W`` by dimension: (K x p) weights give (K x n) vectors.
 
-    Sums run over fields in their order, whether rows lie in runs or not: the same row has the same vector wherever it is.
+    Fields are always added in their order, whether rows lie in runs or not, so that equal rows have vectors with equal bits.
     """
     first, *others = plan
     out = np.empty((len(W), first.fields[0][0].shape[0]), W.dtype) if out is None else out

@@ -1,4 +1,4 @@
-"""A tower over the levels of a column: ``phi(c) = phi(level of c)``."""
+"""``Lookup``: a tower over the levels of a column, ``phi(c) = phi(level of c)``."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from everypair.runtime.parallel import Workers
 
 
 class Lookup(Tower):
-    """Rows that share a level share its vector, which a tower over the levels gives.
+    """Rows with the same level have the same vector, computed by a tower over the levels.
 
     Parameters
     ----------
     column : str
         A column of levels.
     tower : Tower
-        Over the levels: it reads the columns that describe them (see :class:`everypair.Levels`).
+        The tower over the levels; it reads the columns of the levels (see :class:`everypair.Levels`).
 
     Examples
     --------
-    Users with attributes, seen in many contexts each:
+    Users with attributes, each in several contexts:
 
     >>> import everypair as ep
     >>> from everypair.towers import Embedding, Linear, Lookup
@@ -54,22 +54,22 @@ class Lookup(Tower):
     def tower(self) -> Tower:
         return self.towers[0]
 
-    def build(self, site: BindContext) -> None:
-        self.levels = site.rows.levels(self.column)
-        self.towers = (self.tower.bind(site.levels(self.column, self._unobserved)),)
+    def build(self, binding: BindContext) -> None:
+        self.levels = binding.rows.levels(self.column)
+        self.towers = (self.tower.bind(binding.levels(self.column, self._unobserved)),)
 
-    def bind_complete(self, site: BindContext, unobserved: float) -> Lookup:
-        """As :meth:`bind`, for levels that occur in more rows than are listed, and weigh ``unobserved`` there."""
+    def bind_complete(self, binding: BindContext, unobserved: float) -> Lookup:
+        """As :meth:`bind`, for contexts that are all combinations of levels; ``unobserved`` is the weight of a level there."""
         lookup = Lookup(self.column, self.tower)
         lookup._unobserved = unobserved
-        return cast(Lookup, lookup.bind(site))
+        return cast(Lookup, lookup.bind(binding))
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         levels, inner = self._read(rows)
         return Vectors(rows=levels.spread(self.tower.evaluate(inner, workers).rows))
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
-        """Those of the level; columns that describe it are named after both, such as ``"user.age"``."""
+        """The contributions of the level; names of its columns have the column as a prefix, such as ``"user.age"``."""
         levels, inner = self._read(rows)
         if not inner.has_rows:
             return super().contributions(rows, psi)
@@ -77,16 +77,16 @@ class Lookup(Tower):
         if level < 0:
             return []
 
-        def outside(name: str) -> str:
+        def prefixed(name: str) -> str:
             return f"{self.column}.{name}" if name in inner.columns else self.column
 
-        found = self.tower.contributions(inner.take(np.array([level])), psi)
-        return [part._replace(columns=tuple(map(outside, part.columns))) for part in found]
+        terms = self.tower.contributions(inner.take(np.array([level])), psi)
+        return [term._replace(columns=tuple(map(prefixed, term.columns))) for term in terms]
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         levels, inner = self._read(rows)
-        inside = self.tower.dimensions(inner, workers)
-        return lambda f: levels.spread(inside(f))
+        of_levels = self.tower.dimensions(inner, workers)
+        return lambda f: levels.spread(of_levels(f))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -103,7 +103,7 @@ class Lookup(Tower):
         return lambda index: table[self.levels.codes[index]]
 
     def _read(self, rows: Rows) -> tuple[Levels, Rows]:
-        """The levels of rows, and what describes them: as in the fit, unless the rows bring a description of their own."""
+        """The levels of rows, and the rows of the tower over levels: those of the fit, unless these rows have new levels."""
         levels = rows.levels(self.column)
         return (levels.table, levels.described) if isinstance(levels, NewLevels) else (levels, self.tower.rows)
 
@@ -115,7 +115,7 @@ class Lookup(Tower):
         self.tower.step(LevelView(view, self), block)
 
     def sweep(self, view: View, implicit: np.ndarray | None = None) -> None:
-        """Level by level where the view can: the same steps as dimension by dimension."""
+        """Level by level, where the view can: the same steps as dimension by dimension."""
         for block in self.describe_blocks() or ():
             if view.sweep_levels(block, self.settings, implicit):
                 return
@@ -126,7 +126,7 @@ class Lookup(Tower):
         self.tower.sweep(LevelView(view, self, implicit))
 
     def describe_blocks(self) -> list[LevelBlock] | None:
-        """A table over the levels of the column; None if the tower over the levels is not one table."""
+        """One table over the levels of the column; None if the tower over the levels is not a single table."""
         match self.tower.describe_blocks():
             case []:
                 return []
@@ -137,7 +137,7 @@ class Lookup(Tower):
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         self.tower.rotate(at, Q, workers)
 
-    # for complete contexts: all levels once, whatever the rows are
+    # for all combinations of levels: each level once, regardless of the rows
 
     def table(self) -> np.ndarray:
         """The vectors of the levels."""
@@ -160,10 +160,10 @@ class Lookup(Tower):
 
 
 class LevelView(DerivedView):
-    """The loss as a level sees it: gradients and curvatures are sums over the rows that have the level.
+    """The view of a tower over levels: gradients and curvatures are sums over the rows of a level.
 
-    ``implicit`` is the closed form of the implicit part where levels occur in more rows than are listed: a matrix M, the same
-    for all levels, such that the part is ``u' M u``.
+    ``implicit`` is for contexts that are all combinations of levels: a matrix M, the same for all levels, such that the implicit
+    part of a level is ``u' M u``.
     """
 
     def __init__(self, view: View, lookup: Lookup, implicit: np.ndarray | None = None) -> None:
@@ -174,8 +174,8 @@ class LevelView(DerivedView):
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes(f))
         if self._implicit is not None:
-            M, own = self._implicit
-            self._add(g, h, M[f] @ own.dims, M[f, f])
+            M, u = self._implicit
+            self._add(g, h, M[f] @ u.dims, M[f, f])
         return g.astype(self.dtype), h.astype(self.dtype)
 
     def move(self, f: int, delta: np.ndarray) -> None:
@@ -185,10 +185,10 @@ class LevelView(DerivedView):
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._gather(*self._view.slopes_along(self._spread(tangent), at))
         if self._implicit is not None:
-            M, own = self._implicit
+            M, u = self._implicit
             t, dims = tangent.astype(np.float64), slice(at, at + tangent.shape[1])
             Mt = t @ M[dims]
-            self._add(g, h, np.einsum("cf,fc->c", Mt, own.dims), np.einsum("cf,cf->c", Mt[:, dims], t))
+            self._add(g, h, np.einsum("cf,fc->c", Mt, u.dims), np.einsum("cf,cf->c", Mt[:, dims], t))
         return g.astype(self.dtype), h.astype(self.dtype)
 
     def move_along(self, tangent: np.ndarray, delta: np.ndarray, at: int = 0) -> None:
@@ -198,12 +198,12 @@ class LevelView(DerivedView):
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
         indptr, rows = self._levels.groups
         state = np.zeros((self.n_rows, 8), np.float64)
-        given = self._view.slopes_pair(f, q, self._spread(phi))
-        self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, given, state)
+        row_states = self._view.slopes_pair(f, q, self._spread(phi))
+        self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, row_states, state)
         if self._implicit is not None:
-            M, own = self._implicit
-            self._add(state[:, G_F], state[:, H_FF], M[f] @ own.dims, M[f, f])
-            self._add(state[:, G_Q], state[:, H_QQ], M[q] @ own.dims, M[q, q])
+            M, u = self._implicit
+            self._add(state[:, G_F], state[:, H_FF], M[f] @ u.dims, M[f, f])
+            self._add(state[:, G_Q], state[:, H_QQ], M[q] @ u.dims, M[q, q])
             state[:, H_FQ] += M[f, q]
         state[:, PHI] = phi
         return state.astype(self.dtype)
@@ -214,11 +214,11 @@ class LevelView(DerivedView):
         self._view.move_pair(f, q, self._spread(delta_f), self._spread(delta_q))
 
     def _advance(self, dims: slice, moved: np.ndarray) -> None:
-        """Keep the levels' own vectors in step, where the implicit part needs them."""
+        """Update the vectors of the levels, if the implicit part needs them."""
         if self._implicit is not None:
-            _, own = self._implicit
-            own.dims[dims] += moved
-            own.dims_changed()
+            _, u = self._implicit
+            u.dims[dims] += moved
+            u.dims_changed()
 
     def _spread(self, of_levels: np.ndarray) -> np.ndarray:
         return self._levels.spread(of_levels.astype(self.dtype, copy=False))
@@ -230,7 +230,7 @@ class LevelView(DerivedView):
         return level_g, level_h
 
     def _add(self, g: np.ndarray, h: np.ndarray, slope: np.ndarray, curvature: Any) -> None:
-        """The implicit part; curvature that is lost in rounding takes its gradient along."""
+        """Add the implicit part; where the curvature is lost in rounding, set gradient and curvature to zero."""
         size = np.abs(h) + curvature
         g += slope
         h += curvature

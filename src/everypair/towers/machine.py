@@ -1,10 +1,10 @@
-r"""Factorization machines (Section 5.2.2).
+r"""``Machine``: one side of a factorization machine (Section 5.2.2).
 
 .. math::
 
     \phi(c) = \bigl(x_c W,\; b + \langle x_c, \tilde w \rangle + \sum_{l < l'} \langle w_l, w_{l'} \rangle x_{cl} x_{cl'},\; 1\bigr)
 
-with K = k + 2; the other side has its constant 1 where this one has its bias dimension, and the other way round.
+with K = k + 2; the constant 1 of each side is at the bias dimension of the other.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ from everypair.towers.steps.one_hot import columns_of
 class Machine(FeatureTower):
     """One side of a factorization machine: factors W, linear weights w, and on the context side the global bias b.
 
-    It has ``factors + 2`` dimensions: the factors, then on the context side its bias and pairwise terms and a constant 1; on the
-    item side the 1 comes first, so that each side's terms meet the other's 1.
+    It has ``factors + 2`` dimensions: the factors, a bias dimension (bias, linear and pairwise terms), and a constant 1. On the
+    item side the 1 comes before the bias dimension, so that each side's bias is multiplied with the other's 1.
 
     Parameters
     ----------
     factors : int
     *columns : str
-        The fields of features; by default all columns, or the row itself where there is none.
+        The fields of features; by default all columns, or one feature per row if there are no columns.
     names : tuple of str, optional
-        Of bias (context side only), linear weights and factors.
+        Names of bias (context side only), linear weights and factors.
     """
 
     needs_squares = True
-    _settled, _kept = False, None
+    _settled, _cached_norms = False, None
 
     def __init__(self, factors: int, *columns: str, names: tuple[str, ...] | None = None) -> None:
         self.factors = check.integer("factors", factors, low=1)
         self.n_dims = self.factors + 2
         self.columns, self.names = check_columns(columns), names
 
-    def build(self, site: BindContext) -> None:
-        k, bias = self.factors, site.side == "context"
-        name, weights = self.read(site)
+    def build(self, binding: BindContext) -> None:
+        k, bias = self.factors, binding.side == "context"
+        name, weights = self.read(binding)
         names = self.names or ((f"{name} bias",) if bias else ()) + (f"{name} linear", name)
         if len(names) != 2 + bias:
-            raise ValueError(f"names must be those of {'bias, ' if bias else ''}linear weights and factors, got {names!r}.")
+            raise ValueError(f"names must name {'bias, ' if bias else ''}linear weights and factors, got {names!r}.")
         *global_bias, linear, factors = names
         self._q, self._one = (k, k + 1) if bias else (k + 1, k)
-        W = site.normal((self.features.n_features, k), k, transposed=True)
-        self._b = site.parameter(global_bias[0], site.zeros(1), site.weight.sum()) if bias else None
-        self._w = site.parameter(linear, site.zeros(W.shape[1]), weights)
-        self._W = site.parameter(factors, W, weights, transposed=True)
+        W = binding.normal((self.features.n_features, k), k, transposed=True)
+        self._b = binding.parameter(global_bias[0], binding.zeros(1), binding.weight.sum()) if bias else None
+        self._w = binding.parameter(linear, binding.zeros(W.shape[1]), weights)
+        self._W = binding.parameter(factors, W, weights, transposed=True)
         self.parameters = {linear: self._w, factors: self._W}
         if self._b is not None:
             self.parameters = {global_bias[0]: self._b, **self.parameters}
@@ -81,22 +81,22 @@ class Machine(FeatureTower):
         workers.run(add_half_squares, workers.even(features.n_rows), out[:k], out[self._q])
         return out
 
-    def _own(self, features: Features, workers: Workers) -> np.ndarray:
-        """The bias dimension of all rows, without holding their factors."""
+    def _bias_dimension(self, features: Features, workers: Workers) -> np.ndarray:
+        """The bias dimension of all rows, without storing their factors."""
         if features is not self.features or not self.capabilities.lazy:
             return self.evaluate_features(features, workers)[self._q]
         out, factors = self._linear_terms(features, workers), super().range_vectors(0, self.factors)
 
-        def some(start: int, stop: int) -> None:
+        def chunk(start: int, stop: int) -> None:
             add_half_norms(start, stop, factors(start, stop), out)
 
-        workers.chunks(features.n_rows, some)
+        workers.chunks(features.n_rows, chunk)
         return out
 
     def _linear_terms(self, features: Features, workers: Workers) -> np.ndarray:
-        """Bias and linear terms, and of the pairwise ones what each feature has with itself, to be left out.
+        """Bias and linear terms, minus half the sum of squares of the pairwise terms.
 
-        The sum over l < l' is half of the square of the sum less the sum of squares, dimension by dimension.
+        In each dimension, the sum over l < l' is half the difference between the square of the sum and the sum of squares.
         """
         out = np.full(features.n_rows, 0.0 if self._b is None else self._b.value[0], self._W.value.dtype)
         norms = self._norms()
@@ -113,13 +113,13 @@ class Machine(FeatureTower):
         k = min(last, self.factors)
         factors = super().range_vectors(first, k) if first < k else None
 
-        def some(start: int, stop: int) -> np.ndarray:
+        def vectors(start: int, stop: int) -> np.ndarray:
             out = np.zeros((stop - start, last - first), self._W.value.dtype)
             if factors is not None:
                 out[:, : k - first] = factors(start, stop)
             return out
 
-        return some
+        return vectors
 
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         features = self._features_of(rows)
@@ -127,44 +127,44 @@ class Machine(FeatureTower):
         def phi(f: int) -> np.ndarray:
             if f < self.factors:
                 return self.factor(f, features, workers)
-            return np.ones(rows.n, self._W.value.dtype) if f == self._one else self._own(features, workers)
+            return np.ones(rows.n, self._W.value.dtype) if f == self._one else self._bias_dimension(features, workers)
 
         return phi
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
-        """What each feature brings through its factors; bias, linear and pairwise terms; and what is the item's own.
+        """Of each feature through its factors; of the context's bias dimension; and of the item's bias dimension.
 
-        The terms of the context are the same for every item if the item side has its constant 1 there, as a Machine has.
+        The context's bias is the same for every item if the item side is a Machine, which has its constant 1 there.
         """
         features = self._features_of(rows)
-        found = self.factor_contributions(features, psi[: self.factors])
+        terms = self.factor_contributions(features, psi[: self.factors])
         kind = EVERY_ITEM if psi[self._q] == 1.0 else FEATURES
-        found.append(Contribution(tuple(features.fields), None, self._own_terms(features) * float(psi[self._q]), kind))
-        found.append(Contribution((), None, float(psi[self._one]), ITEM))
-        return found
+        terms.append(Contribution(tuple(features.fields), None, self._bias_of_row(features) * float(psi[self._q]), kind))
+        terms.append(Contribution((), None, float(psi[self._one]), ITEM))
+        return terms
 
-    def _own_terms(self, features: Features) -> float:
+    def _bias_of_row(self, features: Features) -> float:
         """Bias, linear and pairwise terms of a single row."""
-        listed = [(at.start, *field.entries(0)) for field, at in columns_of(features)]
-        there = np.concatenate([start + index for start, index, _ in listed])
-        x = np.concatenate([values for *_, values in listed])
-        xW = x * self._W.value[:, there].astype(np.float64)
+        entries = [(at.start, *field.entries(0)) for field, at in columns_of(features)]
+        index = np.concatenate([start + index for start, index, _ in entries])
+        x = np.concatenate([values for *_, values in entries])
+        xW = x * self._W.value[:, index].astype(np.float64)
         total = xW.sum(axis=1)
         bias = 0.0 if self._b is None else float(self._b.value[0])
-        linear = self._w.value[there].astype(np.float64) @ x
+        linear = self._w.value[index].astype(np.float64) @ x
         return float(bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
 
     def _norms(self) -> np.ndarray:
-        """The squared length of each feature's factors: computed once when parameters are settled, and not before it is needed."""
-        if self._kept is not None:
-            return self._kept
+        """The squared norm of each feature's factors, cached after :meth:`settle`."""
+        if self._cached_norms is not None:
+            return self._cached_norms
         norms = np.square(self._W.value).sum(axis=0)
         if self._settled:
-            self._kept = norms
+            self._cached_norms = norms
         return norms
 
     def settle(self) -> None:
-        self._settled, self._kept = True, None
+        self._settled, self._cached_norms = True, None
 
     @property
     def blocks(self) -> Sequence[int | str]:
@@ -172,12 +172,12 @@ class Machine(FeatureTower):
         return [*linear, *range(0 if self._W.fixed else self.factors)]
 
     def describe_blocks(self) -> list[Block] | None:
-        """Bias, linear weights and factors, in this order. Factors meet the other features of the row, too, and move the bias
-        dimension through the pairwise terms."""
-        found = self.describe_fields(self._w, OTHER, dimension=self._q)
+        """Bias, linear weights and factors, in this order. Factors also interact with the other features of the row, and move the
+        bias dimension through the pairwise terms."""
+        linear = self.describe_fields(self._w, OTHER, dimension=self._q)
         if self._b is not None and not self._b.fixed:
-            found.insert(0, FieldBlock(self._b, OnesField(self.features.n_rows), OTHER, dimension=self._q))
-        return [*found, *self.describe_fields(self._W, SUM, dimension=0, bias=self._q)]
+            linear.insert(0, FieldBlock(self._b, OnesField(self.features.n_rows), OTHER, dimension=self._q))
+        return [*linear, *self.describe_fields(self._W, SUM, dimension=0, bias=self._q)]
 
     def step(self, view: View, block: int | str) -> None:
         if block == "linear":
@@ -186,7 +186,7 @@ class Machine(FeatureTower):
             self._step_factors(view, int(block), self._solver(view.workers))
 
     def _step_linear(self, view: View, solver: Solver) -> None:
-        """b and w: linear in the bias dimension, b as the weight of a feature that every row has."""
+        """b and w: linear in the bias dimension, where b is the weight of a feature that every row has."""
         g, h = view.slopes(self._q)
         delta = np.zeros_like(g)
         if self._b is not None and not self._b.fixed:
@@ -197,7 +197,7 @@ class Machine(FeatureTower):
         view.move(self._q, delta)
 
     def _step_factors(self, view: View, f: int, solver: Solver) -> None:
-        """Dimension f of the factors: each also moves the bias dimension through its pairwise terms."""
+        """Dimension f of the factors, which also move the bias dimension through the pairwise terms."""
         view.track(self._q)
         phi = self.factor(f, self.features, view.workers) if view.own is None else view.own.dim(f)
         state = np.ascontiguousarray(view.slopes_pair(f, self._q, phi).T)

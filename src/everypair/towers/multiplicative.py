@@ -1,10 +1,10 @@
-"""Towers multiplied with each other (Section 5.3): what :class:`Product` and :class:`Core` share.
+"""``Modes``, the base class of towers that multiply other towers, :class:`Product` and :class:`Core` (Section 5.3).
 
-Seen from one of them, a *mode*, the loss is again a quadratic in each row's vector: moving it moves the joint vector along a
-tangent that the others determine.
+The multiplied towers are called *modes*. In the vectors of one mode the loss is again a quadratic: moving them moves the joint
+vectors along a tangent that depends on the other modes.
 
-With ``combinations="all"``, the contexts are all combinations of the modes' levels, also those never listed. The implicit part
-of the loss then has a closed form for each mode, and the listed contexts contribute their explicit part only.
+With ``combinations="all"``, the contexts are all combinations of the modes' levels, including those not listed. The implicit part
+of the loss then has a closed form for each mode, and the listed contexts contribute only their explicit part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from everypair.columns.table import NewLevels, Rows
 from everypair.engine.binding import BindContext
-from everypair.engine.blocks import Block, LevelBlock, Table
+from everypair.engine.blocks import Block, LevelBlock, Table, joined
 from everypair.engine.tower import Tower, check_towers
 from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
@@ -32,9 +32,9 @@ COMBINATIONS = ("observed", "all")
 
 
 class Modes(Tower):
-    """A tower made of modes; subclasses say how their vectors combine."""
+    """A tower of several modes; subclasses define how their vectors are multiplied."""
 
-    modes: tuple[Lookup, ...]  # of complete contexts
+    modes: tuple[Lookup, ...]  # the towers, if combinations="all"
 
     def __init__(self, *towers: Tower, combinations: str = "observed") -> None:
         check_towers(type(self).__name__, towers)
@@ -42,17 +42,17 @@ class Modes(Tower):
         self.combinations = check.choice("combinations", combinations, COMBINATIONS)
         self.complete = combinations == "all"
 
-    def build(self, site: BindContext) -> None:
+    def build(self, binding: BindContext) -> None:
         if not self.complete:
-            self.bind_parts(site)
+            self.bind_parts(binding)
             return
         modes = [self._over_levels(tower) for tower in self.towers]
-        _check_complete(site, [mode.column for mode in modes])
-        sizes = [site.rows.levels(mode.column).n for mode in modes]
+        _check_complete(binding, [mode.column for mode in modes])
+        sizes = [binding.rows.levels(mode.column).n for mode in modes]
         self.n_combinations = float(np.prod([float(size) for size in sizes]))
-        everything = site.per_combination * self.n_combinations
-        weighed = zip(modes, sizes, strict=True)
-        self.modes = self.towers = tuple(mode.bind_complete(site.part(), everything / size) for mode, size in weighed)
+        total = binding.per_combination * self.n_combinations
+        part = binding.part()
+        self.modes = self.towers = tuple(mode.bind_complete(part, total / size) for mode, size in zip(modes, sizes, strict=True))
 
     def _over_levels(self, tower: Tower) -> Lookup:
         if isinstance(tower, Embedding) and tower.column is not None:
@@ -60,17 +60,17 @@ class Modes(Tower):
         if isinstance(tower, Lookup):
             return tower
         raise ValueError(
-            f"combinations='all' combines levels, so every tower of the {type(self).__name__} must be a Lookup or an Embedding of "
-            f"a column, got {tower!r}."
+            f"with combinations='all', every tower of the {type(self).__name__} must be a Lookup or an Embedding of a column, got "
+            f"{tower!r}."
         )
 
     @abstractmethod
     def view_of(self, mode: int, view: View) -> View:
-        """The loss as a mode sees it, over the same rows."""
+        """The view of a mode, over the same rows."""
 
     @abstractmethod
     def implicit_matrix(self, mode: int, J: np.ndarray) -> np.ndarray:
-        """The implicit part of a level of this mode over complete contexts: ``u' (matrix) u``, without alpha0."""
+        """The matrix M of the implicit part ``u' M u`` of a level of this mode, over all combinations and without alpha0."""
 
     @abstractmethod
     def complete_gram(self) -> np.ndarray:
@@ -90,23 +90,17 @@ class Modes(Tower):
         described = self._describe_mode(j)
         if described and view.sweep_levels(described[0], self.settings, implicit):
             return
-        seen = self.view_of(j, view)
+        mode_view = self.view_of(j, view)
         if self.complete:
-            self.modes[j].sweep_by_dimension(seen, implicit)
+            self.modes[j].sweep_by_dimension(mode_view, implicit)
         else:
-            self.towers[j].sweep(seen)
+            self.towers[j].sweep(mode_view)
 
     def describe_blocks(self) -> list[Block] | None:
-        found: list[Block] = []
-        for j in range(len(self.towers)):
-            described = self._describe_mode(j)
-            if described is None:
-                return None
-            found += described
-        return found
+        return joined(self._describe_mode(j) for j in range(len(self.towers)))
 
     def _describe_mode(self, mode: int) -> list[LevelBlock] | None:
-        """The block of a mode that is a table; None if it is something else."""
+        """The block of a mode that is a single table; None for other modes."""
         match self.towers[mode].describe_blocks():
             case []:
                 return []
@@ -115,13 +109,13 @@ class Modes(Tower):
         return None
 
     def tables_without(self, mode: int | None) -> tuple[Callable[[Workers], Table], ...]:
-        """For each mode but this: a function that gives its vectors as they are now, and which of them each row has."""
+        """For each other mode, a function that returns its current vectors, and the number of each row's vector."""
         others = [tower for j, tower in enumerate(self.towers) if j != mode]
         return tuple(partial(table_of, tower, self.rows) for tower in others)
 
     @abstractmethod
     def block_of_mode(self, mode: int, block: LevelBlock) -> LevelBlock:
-        """The block of a mode, described on its own, as part of this tower."""
+        """The block of a mode as part of this tower, given its description as a separate tower."""
 
     def gram(self, vectors: Vectors, weight: Values, workers: Workers) -> np.ndarray:
         return self.complete_gram() if self.complete else vectors.gram(weight, workers)
@@ -134,7 +128,7 @@ class Modes(Tower):
 
 
 def table_of(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors of a mode, each once, and which of them each row has."""
+    """The distinct vectors of a mode, and the number of each row's vector."""
     if isinstance(tower, Lookup):
         levels = rows.levels(tower.column)
         if not isinstance(levels, NewLevels):
@@ -142,20 +136,20 @@ def table_of(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np
     return tower.evaluate(rows, workers).rows, np.arange(rows.n)
 
 
-def _check_complete(site: BindContext, columns: list[str]) -> None:
-    if not (site.whole and site.side == "context"):
+def _check_complete(binding: BindContext, columns: list[str]) -> None:
+    if not (binding.whole and binding.side == "context"):
         raise ValueError(
-            "combinations='all' is for the tower of all contexts: it cannot be part of another tower, or describe items."
+            "combinations='all' is only for the whole context side: this tower cannot be part of another tower, or describe items."
         )
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
-        raise ValueError(f"combinations='all' combines each column with all others, so {twice[0]!r} cannot be there twice.")
-    if site.weighted:
+        raise ValueError(f"with combinations='all', towers must be of different columns, got {twice[0]!r} twice.")
+    if binding.weighted:
         raise ValueError(
-            "combinations='all' does not go with context weights (context_weight, or merged contexts): most of its contexts are "
-            "not listed and would have none. Use combinations='observed', or feedback without them."
+            "combinations='all' cannot be used with context weights (context_weight, or merged contexts): contexts that are not "
+            "listed would have none. Use combinations='observed', or feedback without context weights."
         )
-    contexts = np.stack([site.rows.levels(column).codes for column in columns], axis=1)
+    contexts = np.stack([binding.rows.levels(column).codes for column in columns], axis=1)
     check.refuse("with combinations='all', a level", contexts < 0, contexts, "not be missing")
     rows, counts = np.unique(contexts, axis=0, return_counts=True)
     if len(rows) < len(contexts):
@@ -163,5 +157,5 @@ def _check_complete(site: BindContext, columns: list[str]) -> None:
         places = np.flatnonzero((contexts == rows[which]).all(axis=1))[:2].tolist()
         raise ValueError(
             f"combinations='all' needs each combination listed at most once; {tuple(rows[which].tolist())} is at rows {places[0]} "
-            f"and {places[1]} of contexts. Give their feedback to one row."
+            f"and {places[1]} of contexts. Move their feedback to one row."
         )

@@ -1,4 +1,4 @@
-"""PARAFAC (Section 5.3.1): ``phi_f(c1, c2, ...) = u_{c1,f} v_{c2,f} ...``."""
+"""``Product``: towers multiplied elementwise, PARAFAC (Section 5.3.1), ``phi_f(c1, c2, ...) = u_{c1,f} v_{c2,f} ...``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from everypair.towers.multiplicative import Modes
 
 
 class Product(Modes):
-    """The elementwise product of towers: a mode sees the others' product, times psi, as its item vectors.
+    """The elementwise product of towers: for each mode, the item vectors are psi times the product of the other modes.
 
-    Turning the dimensions would mix the factors of the product, so this tower declines the rotation.
+    It cannot be rotated, since a rotation would mix the dimensions of its modes.
 
     Parameters
     ----------
     *towers : Tower
         All with the same number of dimensions: embeddings of columns for PARAFAC, or anything else.
     combinations : {"observed", "all"}
-        The contexts are those listed, or all combinations of levels, though none is enumerated. For the latter, each tower is an
+        The contexts are those listed, or all combinations of levels, which are not enumerated. With "all", each tower must be an
         :class:`Embedding` of a column, or a :class:`Lookup`.
     """
 
@@ -53,7 +53,7 @@ class Product(Modes):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Without rotations: turning the dimensions would mix the factors of the product."""
+        """Without rotations."""
         modes = [tower.capabilities for tower in self.towers]
         return super().capabilities._replace(
             lazy=all(mode.lazy and not mode.kept for mode in modes),
@@ -62,8 +62,8 @@ class Product(Modes):
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
-        some = [tower.range_vectors(first, last) for tower in self.towers]
-        return lambda start, stop: reduce(np.multiply, (part(start, stop) for part in some))
+        modes = [tower.range_vectors(first, last) for tower in self.towers]
+        return lambda start, stop: reduce(np.multiply, (mode(start, stop) for mode in modes))
 
     def block_of_mode(self, mode: int, block: LevelBlock) -> LevelBlock:
         return block._replace(partner=PRODUCT, modes=self.tables_without(mode))
@@ -91,12 +91,12 @@ class Product(Modes):
 
 
 class ScaledView(DerivedView):
-    """The loss as a factor of a product sees it: ``phi_f`` moves as many times as far as the product of the others is large."""
+    """The view of a mode: when its dimension f moves by delta, ``phi_f`` moves by delta times the product of the others."""
 
     def __init__(self, view: View, others: Sequence[Tower], rows: Rows) -> None:
         super().__init__(view)
         factor = _product([tower.dimensions(rows, view.workers) for tower in others])
-        self._factor = lru_cache(2)(factor)  # asked for again by the move
+        self._factor = lru_cache(2)(factor)  # used by slopes, and again by the move
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         g, h = self._view.slopes(f)

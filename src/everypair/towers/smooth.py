@@ -1,16 +1,16 @@
-r"""Towers given by a formula and its derivatives: Algorithm 1 for any :math:`\phi(c; \theta)`.
+r"""``Smooth``: towers given by a formula and its derivatives, Algorithm 1 for any :math:`\phi(c; \theta)`.
 
-A parameter :math:`\theta` moves the vectors of the rows it touches. With :math:`g_c` and :math:`A_c` the half gradient and half
-curvature of the loss in the vector of row c (what a :class:`~everypair.engine.view.View` gives),
+A parameter :math:`\theta` moves the vectors of the rows that depend on it. With :math:`g_c` and :math:`A_c` half the gradient and
+half the curvature of the loss in the vector of row c (from a :class:`~everypair.engine.view.View`),
 
 .. math::
 
     \tfrac12 L' = \sum_c \langle g_c, \phi'(c) \rangle + \lambda \theta, \qquad
     \tfrac12 L'' = \sum_c \phi'(c)' A_c \, \phi'(c) + \langle g_c, \phi''(c) \rangle + \lambda
 
-and the step is :math:`-\eta L' / L''`. Where :math:`\phi` is linear in :math:`\theta` this is exact. Elsewhere :math:`L''` may not
-be positive: the term with :math:`\phi''` is then left out (Gauss-Newton), and in any case the step is halved until the loss, which
-is known exactly for any move of the vectors, falls.
+and the step is :math:`-\eta L' / L''`. If :math:`\phi` is linear in :math:`\theta`, this is exact. Otherwise, :math:`L''` may not
+be positive: the term with :math:`\phi''` is then left out (Gauss-Newton). In any case the step is halved until the loss, which is
+known exactly for any move of the vectors, decreases.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ HALVINGS = 30
 
 
 class Coordinates(NamedTuple):
-    """Entries of a parameter that are stepped on together: no row depends on two of them.
+    """Entries of a parameter that are stepped on together, since no row depends on two of them.
 
     Attributes
     ----------
     name : str
-        The parameter.
+        Name of the parameter.
     index : tuple or int
-        Which of its entries, as in ``p[name][index]``: a single one, or a vector of them.
+        The entries are ``p[name][index]``: a number or a vector.
     entry : array of integers, optional
-        For each row, the position in that vector of the entry it depends on; -1: on none. None: every row depends on the (single)
+        For each row, the position in that vector of the entry it depends on, or -1 for none. None: every row depends on the single
         entry.
     """
 
@@ -59,7 +59,7 @@ class Derivatives(NamedTuple):
     Attributes
     ----------
     first, second : arrays (n, width)
-        In the dimensions from ``start`` on; those outside do not move. ``second`` None: zero, ``phi`` is linear in the entry.
+        In the dimensions from ``start`` on; other dimensions do not depend on it. ``second`` None: ``phi`` is linear in the entry.
     start : int
     """
 
@@ -69,12 +69,12 @@ class Derivatives(NamedTuple):
 
 
 class Smooth(Tower):
-    """Base class of a tower given by a formula. Write four methods, and ``n_dims``; the steps are taken for you.
+    """Base class of towers given by a formula: define ``n_dims`` and four methods; this class implements the steps.
 
-    ``p`` is a dict of arrays by name: the parameters. ``rows`` holds what is known of the rows: ``rows.n``, and by column
+    ``p`` is a dict of the parameters by name. ``rows`` gives the data: their number ``rows.n``, and the columns as
     ``rows.values(name)`` (numbers), ``rows.levels(name)`` (``codes`` and ``n``) or ``rows.features([name])``.
 
-    ``name``, if it is not None, is put before the names of the parameters: needed if a model has two such towers.
+    ``name``, if not None, is a prefix of the names of the parameters: needed if a model has two such towers.
 
     :func:`everypair.testing.check_tower` compares the derivatives with differences of ``phi``, and more.
     """
@@ -83,7 +83,7 @@ class Smooth(Tower):
 
     @abstractmethod
     def start(self, rows: Rows, normal: Callable[[tuple[int, ...]], np.ndarray]) -> Arrays:
-        """Start values of the parameters; ``normal(shape)`` gives random ones of a size that suits a vector."""
+        """Start values of the parameters; ``normal(shape)`` gives random values, scaled as those of an embedding."""
 
     @abstractmethod
     def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
@@ -95,45 +95,45 @@ class Smooth(Tower):
 
     @abstractmethod
     def derivatives(self, p: Arrays, rows: Rows, at: Coordinates) -> Derivatives:
-        """How the vectors move with these entries."""
+        """Derivatives of the vectors with respect to these entries."""
 
-    # what the base class makes of them
+    # implemented by this class
 
-    def build(self, site: BindContext) -> None:
-        self._dtype = site.dtype
-        values = self._start_values(site)
-        self.coordinate_entries = [Entries(self, at, values, site.rows.n) for at in self._listed(values, site.rows)]
+    def build(self, binding: BindContext) -> None:
+        self._dtype = binding.dtype
+        values = self._start_values(binding)
+        self.coordinate_entries = [Entries(self, at, values, binding.rows.n) for at in self._listed(values, binding.rows)]
         weights = {name: np.zeros(value.shape) for name, value in values.items()}
         for entries in self.coordinate_entries:
-            entries.put(weights, entries.get(weights) + entries.total(site.weight))
+            entries.put(weights, entries.get(weights) + entries.total(binding.weight))
         self._names = {name: name if self.name is None else f"{self.name}.{name}" for name in values}
         for name, value in values.items():
-            self.parameters[self._names[name]] = site.parameter(self._names[name], value, weights[name], site.rows.name)
+            self.parameters[self._names[name]] = binding.parameter(self._names[name], value, weights[name], binding.rows.name)
 
-    def _start_values(self, site: BindContext) -> Arrays:
-        given = self.start(site.rows, lambda shape: site.normal(shape, self.n_dims))
-        if not isinstance(given, Mapping):
-            raise TypeError(f"{type(self).__name__}.start must return a dict of arrays, got {type(given).__name__}.")
-        values = {name: np.array(value, site.dtype, ndmin=1) for name, value in given.items()}
+    def _start_values(self, binding: BindContext) -> Arrays:
+        start = self.start(binding.rows, lambda shape: binding.normal(shape, self.n_dims))
+        if not isinstance(start, Mapping):
+            raise TypeError(f"{type(self).__name__}.start must return a dict of arrays, got {type(start).__name__}.")
+        values = {name: np.array(value, binding.dtype, ndmin=1) for name, value in start.items()}
         for name, value in values.items():
             check.refuse(f"{type(self).__name__}.start: {name!r}", ~np.isfinite(value), value, "be finite")
         return values
 
     def _listed(self, values: Arrays, rows: Rows) -> list[Coordinates]:
-        given = self.coordinates(values, rows)
-        listed: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+        coordinates = self.coordinates(values, rows)
+        listed: list[Any] = list(coordinates) if isinstance(coordinates, Iterable) else [coordinates]
         for at in listed:
             if not isinstance(at, Coordinates):
-                raise TypeError(f"{type(self).__name__}.coordinates must give Coordinates, got {at!r}.")
+                raise TypeError(f"{type(self).__name__}.coordinates must yield Coordinates, got {at!r}.")
         return listed
 
     @property
     def parameter_values(self) -> Arrays:
-        """The parameters, by the names that ``start`` gave them."""
+        """The parameters by their names in ``start``."""
         return {name: self.parameters[full].value for name, full in self._names.items()}
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
-        phi = np.array(self.phi(self.parameter_values, rows), self._dtype, order="C")  # never the parameters themselves
+        phi = np.array(self.phi(self.parameter_values, rows), self._dtype, order="C")  # a copy: phi may return a parameter itself
         if phi.shape != (rows.n, self.n_dims):
             raise ValueError(f"phi of {type(self).__name__} must have shape {(rows.n, self.n_dims)}, got {phi.shape}.")
         return Vectors(rows=phi)
@@ -166,15 +166,15 @@ class Smooth(Tower):
         self._step_down(view, entries, slice(d.start, d.start + first.shape[1]), theta, step, l2)
 
     def _step_down(self, view: View, entries: Entries, dims: slice, theta: np.ndarray, step: np.ndarray, l2: np.ndarray) -> None:
-        """Take the steps, each halved until its part of the loss falls; none if that does not help.
+        """Take the steps, each halved until its part of the loss decreases; no step if that does not help.
 
-        Where the change, or the move of the vectors, is lost in rounding, smaller steps are no better, and none is taken.
+        Where the change of the loss, or the move of the vectors, is lost in rounding, no step is taken: smaller ones are no better.
         """
-        p, before = self.parameter_values, self._some(dims)
+        p, before = self.parameter_values, self._vectors_in(dims)
         for trial in range(HALVINGS + 1):
             target = (theta + step).astype(self._dtype)
             entries.put(p, target)
-            moved = self._some(dims) - before
+            moved = self._vectors_in(dims) - before
             g, h = (x.astype(np.float64) for x in view.slopes_along(moved, dims.start))
             squares = np.square(target, dtype=np.float64)
             change = entries.total(2.0 * g + h) + l2 * (squares - theta * theta)
@@ -190,7 +190,7 @@ class Smooth(Tower):
         raise AssertionError("a step of zero raised the loss")
 
     def checked(self, d: Any, at: Coordinates) -> Derivatives:
-        """Kernels index with these: they must fit."""
+        """Check the shapes of derivatives, which kernels index without bounds checks."""
         what = f"{type(self).__name__}.derivatives by {at.name}[{at.index!r}]"
         if not isinstance(d, Derivatives):
             raise TypeError(f"{what} must be Derivatives, got {type(d).__name__}.")
@@ -204,23 +204,23 @@ class Smooth(Tower):
                 )
         return d
 
-    def _some(self, dims: slice) -> np.ndarray:
+    def _vectors_in(self, dims: slice) -> np.ndarray:
         return np.ascontiguousarray(self.evaluate(self.rows, SERIAL).rows[:, dims])
 
 
 class Entries:
-    """The entries that some coordinates select, and the rows that depend on each of them."""
+    """The entries selected by :class:`Coordinates`, checked, with the rows that depend on each."""
 
     def __init__(self, tower: Smooth, at: Coordinates, p: Arrays, n_rows: int) -> None:
         what, which = f"{type(tower).__name__}.coordinates", f"{at.name}[{at.index!r}]"
         if at.name not in p:
-            raise ValueError(f"{what} names the parameter {at.name!r}; start made {', '.join(map(repr, p))}.")
+            raise ValueError(f"{what} names the parameter {at.name!r}; start returned {', '.join(map(repr, p))}.")
         try:
             self.size = int(np.size(p[at.name][at.index]))
         except IndexError as error:
             raise ValueError(f"{what}: {which} does not exist: {error}.") from error
         if at.entry is None and self.size != 1:
-            raise ValueError(f"{what}: {which} has {self.size} entries: say which of them each row depends on (entry).")
+            raise ValueError(f"{what}: {which} has {self.size} entries: set entry to the one that each row depends on.")
         if at.entry is not None:
             entry = np.asarray(at.entry)
             fits = entry.shape == (n_rows,) and entry.dtype.kind in "iu"
@@ -243,7 +243,7 @@ class Entries:
         return np.bincount(self.at.entry + 1, per_row, self.size + 1)[1:]
 
     def spread(self, values: np.ndarray, n_rows: int) -> np.ndarray:
-        """To each row the value of its entry."""
+        """For each row, the value of its entry; zero for rows that depend on none."""
         if self.at.entry is None:
             return np.broadcast_to(values, n_rows)
         return np.append(values, 0.0)[self.at.entry]

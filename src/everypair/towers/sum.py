@@ -1,4 +1,4 @@
-"""Towers added up: ``phi(c) = phi1(c) + phi2(c) + ...``."""
+"""``Sum``: towers added elementwise, ``phi(c) = phi1(c) + phi2(c) + ...``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from everypair.runtime.parallel import Workers
 
 
 class Sum(Tower):
-    """The sum of towers of the same dimensions: a user and her history, a user and a user at a time.
+    """The sum of towers with the same number of dimensions, such as a user's vector plus one of the user's history.
 
-    Each part sees the loss as the sum does: its gradient is taken at the sum, and moving a part moves the sum as far.
+    Each part has the same view as the sum: the gradient is that at the sum, and moving a part moves the sum by the same amount.
 
     Parameters
     ----------
@@ -34,8 +34,8 @@ class Sum(Tower):
         self.n_dims = check_same_dims("Sum", towers)
         self.towers = towers
 
-    def build(self, site: BindContext) -> None:
-        self.bind_parts(site)
+    def build(self, binding: BindContext) -> None:
+        self.bind_parts(binding)
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
         return Vectors.of_dimensions(self.dimensions(rows, workers), self.n_dims)
@@ -45,7 +45,7 @@ class Sum(Tower):
         return lambda f: reduce(np.add, (phi(f) for phi in parts))
 
     def contributions(self, rows: Rows, psi: np.ndarray) -> list[Contribution]:
-        return [found for tower in self.towers for found in tower.contributions(rows, psi)]
+        return [term for tower in self.towers for term in tower.contributions(rows, psi)]
 
     @property
     def capabilities(self) -> Capabilities:
@@ -57,8 +57,8 @@ class Sum(Tower):
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
-        some = [tower.range_vectors(first, last) for tower in self.towers]
-        return lambda start, stop: reduce(np.add, (part(start, stop) for part in some))
+        parts = [tower.range_vectors(first, last) for tower in self.towers]
+        return lambda start, stop: reduce(np.add, (part(start, stop) for part in parts))
 
     def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
         parts = [tower.lookup() for tower in self.towers]
@@ -66,7 +66,7 @@ class Sum(Tower):
 
     @property
     def blocks(self) -> Sequence[Any]:
-        """Dimension by dimension if all parts can, so that they share its slopes; else a part after the other."""
+        """Dimension by dimension if all parts can, so that they share its slopes; otherwise part by part."""
         blocks = [list(tower.blocks) for tower in self.towers]
         if all(isinstance(block, int) for part in blocks for block in part):
             return sorted({block for part in blocks for block in part})
@@ -74,7 +74,7 @@ class Sum(Tower):
 
     def step(self, view: View, block: Any) -> None:
         if isinstance(block, tuple):
-            self.towers[block[1]].sweep(PartView(view))  # its vectors are not the view's: those are the sum
+            self.towers[block[1]].sweep(PartView(view))  # not view itself: view.own holds the vectors of the sum
             return
         shared = SharedView(view, block)
         for tower in self.towers:
@@ -83,10 +83,11 @@ class Sum(Tower):
         shared.finish()
 
     def describe_blocks(self) -> list[Block] | None:
-        """Those of all parts: with the others held, a part meets the other side's vectors alone. Not with a factorization machine
-        among them: its features meet each other, and not the vectors of other parts."""
-        found = joined(tower.describe_blocks() for tower in self.towers)
-        return None if any(block.partner == SUM for block in found or () if isinstance(block, FieldBlock | LevelBlock)) else found
+        """The blocks of all parts. None if a part is a factorization machine: the description of its pairwise terms would include
+        the vectors of the other parts."""
+        blocks = joined(tower.describe_blocks() for tower in self.towers)
+        pairwise = any(block.partner == SUM for block in blocks or () if isinstance(block, FieldBlock | LevelBlock))
+        return None if pairwise else blocks
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         for tower in self.towers:
@@ -98,42 +99,42 @@ class Sum(Tower):
 
 
 class SharedView(DerivedView):
-    """One dimension of a view for several towers in turn: its slopes are computed once, and follow the moves.
+    """One dimension of a view, shared by several towers in turn: slopes are computed once, and updated after each move.
 
-    The loss is quadratic in ``phi_f``: after ``phi_f += delta`` the gradient is ``g + h delta``, and the curvature as before.
-    The scores hear of all moves together, when the last tower is done, or when one asks for more than this dimension.
+    The loss is quadratic in ``phi_f``: after ``phi_f += delta`` the gradient is ``g + h delta``, and the curvature is unchanged.
+    The moves are passed on together, after the last tower, or when a tower needs slopes of more than this dimension.
     """
 
     def __init__(self, view: View, f: int) -> None:
         super().__init__(view)
         self._f = f
-        self._kept: tuple[np.ndarray, np.ndarray] | None = None
+        self._slopes: tuple[np.ndarray, np.ndarray] | None = None
         self._moved: np.ndarray | None = None
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         if f != self._f:
             self.finish()
             return self._view.slopes(f)
-        if self._kept is None:
+        if self._slopes is None:
             g, h = self._view.slopes(f)
-            self._kept = g.copy(), h.copy()
-        g, h = self._kept
+            self._slopes = g.copy(), h.copy()
+        g, h = self._slopes
         return g.copy(), h.copy()
 
     def move(self, f: int, delta: np.ndarray) -> None:
-        if f != self._f or self._kept is None:
+        if f != self._f or self._slopes is None:
             self.finish()
             self._view.move(f, delta)
             return
-        g, h = self._kept
+        g, h = self._slopes
         g += h * delta
         self._moved = delta.copy() if self._moved is None else self._moved + delta
 
     def finish(self) -> None:
-        """Tell the view of all moves so far."""
+        """Pass all moves so far on to the view."""
         if self._moved is not None:
             self._view.move(self._f, self._moved)
-        self._kept = self._moved = None
+        self._slopes = self._moved = None
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
         self.finish()
