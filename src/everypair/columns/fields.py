@@ -237,7 +237,7 @@ class OneHotField(Field):
             return self.columns.apply(sparse.multiply, z, workers)
         sums = np.zeros((len(self.ranges) - 1, self.shape[1] + 1))
         workers.run(one_hot.add_at, range(len(self.ranges)), self.ranges, self.codes, z, sums)
-        return sums.sum(axis=0)[:-1].astype(z.dtype)
+        return workers.total(sums)[:-1].astype(z.dtype)
 
     multiply_squared = multiply
     multiply_squared_transposed = multiply_transposed

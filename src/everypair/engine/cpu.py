@@ -47,6 +47,7 @@ class CpuEngine(Engine):
     ) -> None:
         super().__init__(feedback, towers, alpha0, dtype)
         self.workers, self.by_dimension = workers, by_dimension
+        self._workers = {"context": workers, "item": workers.alone()}  # contexts may be divided among processes, items are not
         self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].capabilities.all_combinations)
         common = common_rotations([tower.capabilities.rotations for tower in towers.values()])
         self._rotations = [slice(*dims) for dims in common] if rotate else []
@@ -62,9 +63,9 @@ class CpuEngine(Engine):
     def place(self, side: str) -> None:
         tower = self.towers[side]
         if self._lazy(tower):
-            self.objective.vectors[side] = LazyVectors(tower, self.workers)
+            self.objective.vectors[side] = LazyVectors(tower, self._workers[side])
             return
-        vectors = tower.vectors(self.workers)
+        vectors = tower.vectors(self._workers[side])
         vectors.conform(self.dtype)
         if not tower.capabilities.free_rows:
             vectors.own([parameter.value for parameter in tower.parameters.values()])
@@ -80,7 +81,7 @@ class CpuEngine(Engine):
 
     def update_gram(self, side: str) -> None:
         vectors = self.objective.vectors[side]
-        self.objective.grams[side] = self.towers[side].gram(vectors, self._weights[side], self.workers)
+        self.objective.grams[side] = self.towers[side].gram(vectors, self._weights[side], self._workers[side])
 
     def sweep(self, side: str) -> None:
         self.towers[side].sweep(self.objective.side(side))
@@ -91,13 +92,16 @@ class CpuEngine(Engine):
         view, vectors, J = self.objective.side(side), self.objective.vectors[side], self.objective.grams[side]
         self.towers[side].step(view, block)
         for f in sorted(view.moved):  # O(|C| K) for each dimension that moved, as in Algorithm 2
-            J[f] = J[:, f] = vectors.gram_row(f, self._weights[side], self.workers)
+            J[f] = J[:, f] = vectors.gram_row(f, self._weights[side], self._workers[side])
 
     def rescore(self) -> None:
         self.objective.rescore()
 
     def value(self) -> ObjectiveValue:
         return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
+
+    def agreed(self, decision: bool) -> bool:
+        return self.workers.group.agreed(decision)
 
     def turn(self, side: str) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram.
@@ -126,11 +130,11 @@ class CpuEngine(Engine):
     def _rotate(self, at: slice, Q: np.ndarray) -> None:
         for side in SIDES:
             tower = self.towers[side]
-            tower.rotate(at, Q, self.workers)
+            tower.rotate(at, Q, self._workers[side])
             if tower.capabilities.free_rows:
                 self.place(side)
             else:
-                self.objective.vectors[side].rotate(at, Q, self.workers)
+                self.objective.vectors[side].rotate(at, Q, self._workers[side])
 
     def _singular(self, eigenvalues: np.ndarray) -> bool:
         """The same in all processes of a group, since it depends on sums that all of them have."""
@@ -143,7 +147,7 @@ class CpuEngine(Engine):
 
     def _norms(self, side: str) -> np.ndarray:
         """Squared norms of the dimensions of a side."""
-        return self.towers[side].norms(self.objective.vectors[side], self._weights[side], self.workers)
+        return self.towers[side].norms(self.objective.vectors[side], self._weights[side], self._workers[side])
 
 
 def _or_one(weight: np.ndarray | None) -> Values:

@@ -71,3 +71,7 @@ class Engine(ABC):
 
     def bring_back(self) -> None:  # noqa: B027
         """Write the parameters to the towers; nothing to do for engines that step on the towers' arrays."""
+
+    def agreed(self, decision: bool) -> bool:
+        """A decision of this process as that of all processes of the fit: true if any of them decided so."""
+        return decision

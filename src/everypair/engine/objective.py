@@ -76,7 +76,7 @@ class Objective:
         of_items = values_at(a, permutation), values_at(b, permutation), _cast(alpha0 * n, dtype)
         self._pairs = {
             "context": SidePairs(feedback.by_context, a, b, _cast(alpha0 * m, dtype), dtype, workers, listed),
-            "item": SidePairs(feedback.by_item, *of_items, dtype, workers, listed=True),
+            "item": SidePairs(feedback.by_item, *of_items, dtype, workers.alone(), listed=True),
         }
         self.finite = all(_finite(x, dtype) for side in self._pairs.values() for x in (side.a, side.b, side.weight))
         self.vectors: dict[str, Vectors] = {}
@@ -107,9 +107,9 @@ class Objective:
             pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered,
             self._scores, fit, overlap,
         )  # fmt: skip
-        explicit = max(float(fit.sum()) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
+        explicit = max(float(self.workers.total(fit)) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
         everything = float(np.sum(self.grams["context"] * self.grams["item"]))
-        implicit = max(self.alpha0 * (everything - float(overlap.sum())), 0.0)
+        implicit = max(self.alpha0 * (everything - float(self.workers.total(overlap))), 0.0)
         return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
     def _bring_scores_to(self, order: str) -> None:

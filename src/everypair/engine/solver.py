@@ -130,13 +130,13 @@ class ICD(Generic[E]):
         with compile_timer() as compiled:
             for number in range(len(history) + 1, epochs + 1):
                 began, compiled_before = time.perf_counter(), compiled()
-                complete = all(not observer.interrupted() for _ in self.sweeps())
+                complete = all(not self.engine.agreed(observer.interrupted()) for _ in self.sweeps())
                 self._begin_again()
                 value = self.finite_value()
                 self.engine.bring_back()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
-                stop = observer.epoch_ended(Epoch(number, *value, max(seconds, 0.0)))
-                interrupted = observer.interrupted()
+                stop = self.engine.agreed(observer.epoch_ended(Epoch(number, *value, max(seconds, 0.0))))
+                interrupted = self.engine.agreed(observer.interrupted())
                 if stop:
                     reason = "callback"
                 elif tol > 0 and previous - value.objective < tol * abs(previous):

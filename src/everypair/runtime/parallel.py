@@ -6,6 +6,7 @@ or forked processes are safe, and no kernel needs a second, parallel compilation
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import threading
@@ -17,12 +18,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from everypair.runtime.group import ALONE, Group
+
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
 CHUNK = 2_048  # rows per matrix product: fixed, because rounding depends on it
 
 
 class Workers:
-    """``n_threads`` threads that divide the ranges of a loop among them.
+    """``n_threads`` threads that divide the ranges of a loop among them, in a process that may be one of a ``group``.
 
     Examples
     --------
@@ -36,8 +39,8 @@ class Workers:
     [2.0, 2.0, 2.0, 2.0]
     """
 
-    def __init__(self, n_threads: int = 1, small: int = SMALL) -> None:
-        self.n_threads, self._small = n_threads, small
+    def __init__(self, n_threads: int = 1, small: int = SMALL, group: Group = ALONE) -> None:
+        self.n_threads, self._small, self.group = n_threads, small, group
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
@@ -102,7 +105,21 @@ class Workers:
         total, *terms = self.chunks(n, term)
         for value in terms:
             total = total + value
-        return total
+        return self.group.total(total)
+
+    def total(self, partial_sums: np.ndarray) -> np.ndarray:
+        """Sums of ranges of rows (the first axis), added in order, over the whole group."""
+        return self.group.total(partial_sums.sum(axis=0))
+
+    def partial_totals(self, partial_sums: np.ndarray) -> np.ndarray:
+        """Sums of ranges of rows for a kernel that adds them itself: those given, or the group's total as a single range."""
+        return partial_sums if self.group.size == 1 else self.total(partial_sums)[None]
+
+    def alone(self) -> Workers:
+        """The same threads for rows that every process of the group holds: their sums are complete already."""
+        workers = copy.copy(self)
+        workers.group = ALONE
+        return workers
 
 
 SERIAL = Workers(1)

@@ -200,6 +200,7 @@ class LevelView(DerivedView):
         state = np.zeros((self.n_rows, 8), np.float64)
         row_states = self._view.slopes_pair(f, q, self._spread(phi))
         self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, row_states, state)
+        state = self.workers.group.total(state)
         if self._implicit is not None:
             M, u = self._implicit
             self._add(state[:, G_F], state[:, H_FF], M[f] @ u.dims, M[f, f])
@@ -227,7 +228,7 @@ class LevelView(DerivedView):
         indptr, rows = self._levels.groups
         level_g, level_h = np.empty(self.n_rows, np.float64), np.empty(self.n_rows, np.float64)
         self.workers.run(gather_levels, self.workers.split(indptr), indptr, rows, g, h, level_g, level_h)
-        return level_g, level_h
+        return self.workers.group.total(level_g), self.workers.group.total(level_h)
 
     def _add(self, g: np.ndarray, h: np.ndarray, slope: np.ndarray, curvature: Any) -> None:
         """Add the implicit part; where the curvature is lost in rounding, set gradient and curvature to zero."""

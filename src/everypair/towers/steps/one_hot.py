@@ -141,7 +141,7 @@ def step_linear_rows(
     """Exact steps on all levels of a field."""
     sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
     workers.run(one_hot.linear_sums, range(len(field.ranges)), field.ranges, field.codes, g, h, sums)
-    workers.run(one_hot.linear_steps, workers.even(len(w)), sums, penalty, eta, w, step)
+    workers.run(one_hot.linear_steps, workers.even(len(w)), workers.partial_totals(sums), penalty, eta, w, step)
     workers.run(one_hot.advance_linear, workers.even(len(g)), field.codes, step, g, h, delta)
 
 
@@ -169,5 +169,5 @@ def step_machine_rows(
     before = with_none(w)
     sums, step = np.empty((len(field.ranges) - 1, len(w) + 1, 2)), np.empty(len(w) + 1)
     workers.run(one_hot.machine_sums, range(len(field.ranges)), field.ranges, field.codes, before, tiny, state, sums)
-    workers.run(one_hot.linear_steps, workers.even(len(w)), sums, penalty, eta, w, step)
+    workers.run(one_hot.linear_steps, workers.even(len(w)), workers.partial_totals(sums), penalty, eta, w, step)
     workers.run(one_hot.advance_machine, workers.even(state.shape[1]), field.codes, before, step, last, state)

@@ -33,12 +33,12 @@ def step_linear_history(
     both, one = np.empty((len(ranges) - 1, 2 * len(w))), np.empty((len(ranges) - 1, len(w)))
     field.count_visits(2)
     workers.run(kernels.linear_gradient, ranges, sequences, sums, g, h, both)
-    slope, curvature = deinterleave(both)
+    slope, curvature = deinterleave(workers.total(both))
 
     def apply(d: np.ndarray) -> tuple[np.ndarray, tuple[()]]:
         field.count_visits(2)
         workers.run(kernels.linear_product, ranges, sequences, sums.entries, h, np.asarray(d, np.float64), one)
-        return one.sum(axis=0) + penalty * d, ()
+        return workers.total(one) + penalty * d, ()
 
     w[field.unseen & (penalty == 0.0)] = 0.0  # the loss does not depend on them
     gradient, diagonal = slope + penalty * w, np.maximum(curvature, 0.0) + penalty
@@ -62,13 +62,13 @@ def step_machine_history(
     h = np.zeros(state.shape[1], state.dtype)
     field.count_visits(3)
     workers.run(kernels.machine_gradient, ranges, sequences, sums, state, h, both, one)
-    (slope, square), curvature = deinterleave(both), one.sum(axis=0)
+    (slope, square), curvature = deinterleave(workers.total(both)), workers.total(one)
     factors = w.astype(np.float64)
 
     def apply(d: np.ndarray) -> tuple[np.ndarray, tuple[()]]:
         field.count_visits(2)
         workers.run(kernels.linear_product, ranges, sequences, sums.entries, h, np.asarray(d, np.float64), one)
-        return one.sum(axis=0) + penalty * d, ()
+        return workers.total(one) + penalty * d, ()
 
     gradient, diagonal = slope - factors * square + penalty * factors, np.maximum(curvature, 0.0) + penalty
     found = conjugate_gradients(apply, -gradient.astype(w.dtype), diagonal)
@@ -79,7 +79,7 @@ def step_machine_history(
     coefficients = np.empty((len(ranges) - 1, 4))
     field.count_visits(3)
     workers.run(kernels.machine_line, ranges, sequences, sums, state, interleave(d, factors * d), d * d, line, coefficients)
-    t = eta * step_length(coefficients.sum(axis=0), penalty, factors, d)
+    t = eta * step_length(workers.total(coefficients), penalty, factors, d)
     w += (t * d).astype(w.dtype)
     workers.run(kernels.machine_advance, workers.even(state.shape[1]), t, line, last, state)
 
@@ -90,5 +90,5 @@ def interleave(v: np.ndarray, v2: np.ndarray) -> np.ndarray:
 
 
 def deinterleave(sums: np.ndarray) -> np.ndarray:
-    """Interleaved sums of ranges, added up: those for entries, and those for squares."""
-    return sums.sum(axis=0).reshape(-1, 2).T
+    """Interleaved sums apart: those for entries, and those for squares."""
+    return sums.reshape(-1, 2).T
