@@ -13,9 +13,9 @@ import numpy as np
 from everypair.data import Dataset
 from everypair.engine.feedback import Feedback
 from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
-from everypair.evaluation.splits import Queries
+from everypair.evaluation.queries import Queries
 from everypair.models.base import Model, NotFittedError
-from everypair.models.parameters import Parameters
+from everypair.models.estimator import Estimator
 from everypair.ranking.rank import Lists
 from everypair.recommend import archive, export
 from everypair.recommend.archive import Archived
@@ -33,7 +33,7 @@ from everypair.runtime.locks import CopyableLock
 
 
 @dataclass
-class Fit:
+class FitResult:
     """All that a fit leaves on a recommender: the next fit replaces it, or leaves it."""
 
     state: FittedState
@@ -42,7 +42,7 @@ class Fit:
     evaluation: dict[str, Any] | None = None
 
 
-class Recommender(Parameters):
+class Recommender(Estimator):
     """A model, and recipes for the features of contexts and items.
 
     Parameters
@@ -99,7 +99,7 @@ class Recommender(Parameters):
         self.model = model
         self.context, self.item = check_recipes("context", context), check_recipes("item", item)
         self.unit, self.unknown = check.choice("unit", unit, UNITS), check.choice("unknown", unknown, UNKNOWN)
-        self._fit: Fit | None = None
+        self._fit: FitResult | None = None
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class Recommender(Parameters):
         training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset)
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
         callbacks = CallbackGroup(self, [each for each in (callback, stopping) if each is not None])
-        before, fit = self._fit, Fit(training.state, training.feedback, stopping)
+        before, fit = self._fit, FitResult(training.state, training.feedback, stopping)
         self._fit = fit  # callbacks see the fit as it goes on
         try:
             training.run(callback=callbacks, **options)
@@ -391,10 +391,10 @@ class Recommender(Parameters):
     def from_archive(cls, archived: Archived) -> Self:
         """A recommender with a fitted state that was read from a folder."""
         recommender = cls(**archived.arguments)
-        recommender._fit = Fit(archived.state, evaluation=archived.evaluation)
+        recommender._fit = FitResult(archived.state, evaluation=archived.evaluation)
         return recommender
 
-    def _fitted(self) -> Fit:
+    def _fitted(self) -> FitResult:
         if self._fit is None:
             raise NotFittedError("this Recommender is not fitted yet: call fit first.")
         return self._fit

@@ -3,7 +3,8 @@
 from everypair.evaluation.early_stopping import EarlyStopping
 from everypair.evaluation.evaluate import Evaluation, evaluate
 from everypair.evaluation.metrics import METRICS
-from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, Queries, RandomPerUser, Split, given
+from everypair.evaluation.queries import Queries
+from everypair.evaluation.splits import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
 
 __all__ = [
     "METRICS",

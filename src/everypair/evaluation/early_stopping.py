@@ -11,7 +11,7 @@ import numpy as np
 from everypair.engine.solver import Epoch
 from everypair.evaluation import metrics as formulas
 from everypair.evaluation.evaluate import evaluate
-from everypair.evaluation.splits import Queries
+from everypair.evaluation.queries import Queries
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.fingerprints import fingerprint
 from everypair.runtime import validation as check

@@ -9,7 +9,7 @@ import numpy as np
 
 from everypair.evaluation import metrics as formulas
 from everypair.evaluation.metrics import RankedQueries
-from everypair.evaluation.splits import Queries
+from everypair.evaluation.queries import Queries
 from everypair.recommend.fitted import FittedState
 from everypair.runtime import validation as check
 

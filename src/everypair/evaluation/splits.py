@@ -8,9 +8,7 @@ nothing of a later time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,92 +17,13 @@ import pyarrow as pa
 from everypair.data import Dataset
 from everypair.data.dataset import REPEATS
 from everypair.data.tables import as_table, decoded
-from everypair.ranking.rank import Lists
+from everypair.evaluation.queries import Queries, counted, of_events
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime import validation as check
 
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
 NAMED = ("user", "item", "timestamp", "rating", "weight")  # options of Dataset that name columns
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Contexts to rank items for, and the items that were relevant in them.
-
-    Attributes
-    ----------
-    contexts : ContextBatch
-    user : array
-        The user of each query, also where the context has none.
-    bounds, relevant : arrays
-        The relevant items of query q are ``relevant[bounds[q]:bounds[q + 1]]``.
-    candidates : Lists, optional
-        The only items to rank.
-    """
-
-    contexts: ContextBatch
-    user: np.ndarray
-    bounds: np.ndarray
-    relevant: np.ndarray
-    candidates: Lists | None = None
-
-    @property
-    def moments(self) -> ContextBatch:
-        """The name of ``contexts`` before 0.2."""
-        return self.contexts
-
-    def __len__(self) -> int:
-        return len(self.user)
-
-    def content(self) -> Iterator[Any]:
-        """All that the lists and the relevant items depend on, for a fingerprint."""
-        yield from (self.user, self.bounds, self.relevant, *(self.candidates or ()))
-        yield from self.contexts.content()
-
-    def take(self, index: np.ndarray) -> Queries:
-        """Some of the queries."""
-        lengths = np.diff(self.bounds)[index]
-        bounds = np.append(0, np.cumsum(lengths))
-        at = np.repeat(self.bounds[index] - bounds[:-1], lengths) + np.arange(bounds[-1])
-        lists = self.candidates and self.candidates.take(index)
-        return Queries(self.contexts.take(index), self.user[index], bounds, self.relevant[at], lists)
-
-    def sample(self, n: int, seed: int = 0) -> Queries:
-        """At most n of the queries, drawn at random."""
-        if check.integer("n", n, low=1) >= len(self):
-            return self
-        return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
-
-    @cached_property
-    def unseen(self) -> tuple[Queries, list[str]]:
-        """Without relevant items that are in the history, and without queries that have no others; and notes on what was left out.
-
-        Computed once: a search evaluates the same queries again and again.
-        """
-        m = self.contexts
-        n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
-        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
-        seen = np.zeros(len(self.relevant), bool)
-        # histories that begin together are parts of one sequence: seen if the item is in it before the end
-        sequences, first_of = np.unique(m.begin, return_inverse=True)
-        place = np.searchsorted(m.bounds, sequences, side="right") - 1
-        positions = np.arange(len(m.items))
-        sequence_of = np.searchsorted(m.bounds, positions, side="right") - 1
-        keys = sequence_of * n_items + m.items
-        unique, first = np.unique(keys, return_index=True)
-        wanted = place[first_of][owner] * n_items + self.relevant
-        at = np.searchsorted(unique, wanted)
-        found = np.append(unique, -1)[at] == wanted
-        seen[found] = first[at[found]] < m.end[owner[found]]
-        if not seen.any():
-            return self, []
-        left = np.bincount(owner[~seen], minlength=len(self))
-        kept = Queries(m, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
-        notes = [f"{_count(int(seen.sum()), 'relevant item')} left out: already seen, so never ranked."]
-        if not left.all():
-            notes.append(f"{_count(int((left == 0).sum()), 'query', 'queries')} left out: nothing else was relevant.")
-        return kept.take(np.flatnonzero(left)), notes
 
 
 @dataclass(frozen=True)
@@ -169,7 +88,7 @@ class ColdStart(Splitter):
 
     def _split(self, dataset: Dataset) -> Split:
         with_events = np.flatnonzero(np.diff(dataset.bounds))
-        n_tune, n_test = _counts(len(with_events), self.tune, self.test, "users")
+        n_tune, n_test = _part_sizes(len(with_events), self.tune, self.test, "users")
         order = np.random.default_rng(self.seed).permutation(with_events)
         parts = {"tune": np.sort(order[:n_tune]), "test": np.sort(order[n_tune : n_tune + n_test])}
         held = np.isin(dataset.user, np.concatenate(list(parts.values())))
@@ -200,7 +119,7 @@ class LeaveLast(Splitter):
         train = dataset.subset(~held)
         tune, test = of_events(dataset, last - 1), of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
-        notes = [f"{_count(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
+        notes = [f"{counted(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
         return Split("offline", train, tune, test, notes + _untrained(train, test))
 
 
@@ -232,7 +151,7 @@ class Cutoff(Splitter):
                 f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} rises by one with each of a user's events: "
                 f"it counts them. Use LeaveLast()."
             )
-        n_tune, n_test = _counts(len(dataset), self.tune, self.test, "events")
+        n_tune, n_test = _part_sizes(len(dataset), self.tune, self.test, "events")
         ordered = np.sort(dataset.time)
         first, second = ordered[-(n_test + n_tune)], ordered[-n_test]
         trained = dataset.time < first
@@ -251,7 +170,7 @@ class Cutoff(Splitter):
         unknown = len(np.setdiff1d(made["test"].user, train.user))
         if unknown:
             notes.append(
-                f"{_count(unknown, 'user')} of the test without an event before the cutoff: known by attributes and later events."
+                f"{counted(unknown, 'user')} of the test without an event before the cutoff: known by attributes and later events."
             )
         return Split("instant", train, made["tune"], made["test"], notes + _untrained(train, made["test"]))
 
@@ -272,7 +191,7 @@ class RandomPerUser(Splitter):
     seed: int = 0
 
     def _split(self, dataset: Dataset) -> Split:
-        _counts(1000, self.tune, self.test, "events")
+        _part_sizes(1000, self.tune, self.test, "events")
         rank = _random_rank(dataset, self.seed)
         length = np.diff(dataset.bounds)[dataset.user]
         n_test = np.minimum(np.round(self.test * length), length - 1)
@@ -314,7 +233,7 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
         for number in range(len(PARTS)):
             first[part == number] = dataset.subset(part == number).first_of_pair()
         if not first.all():
-            dataset.notes.append(f"{_count(int((~first).sum()), 'event')} left out: a later one of the same user and item.")
+            dataset.notes.append(f"{counted(int((~first).sum()), 'event')} left out: a later one of the same user and item.")
         notes, dataset, part = dataset.notes, dataset.subset(first), part[first]
         dataset.notes = notes
     if tune is None:
@@ -358,14 +277,8 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
         events = part == number
         made[number] = _queries(dataset, events, ContextBatch.of_users(train, np.unique(dataset.user[events])))
     missing = dataset.n_users - len(made[2])
-    notes = [f"{_count(missing, 'user')} with nothing in the test."] if missing else []
+    notes = [f"{counted(missing, 'user')} with nothing in the test."] if missing else []
     return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_untrained(train, made[2])])
-
-
-def of_events(dataset: Dataset, events: np.ndarray) -> Queries:
-    """A query per event."""
-    contexts = ContextBatch.of_events(dataset, events)
-    return Queries(contexts, contexts.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
 
 
 def _queries(dataset: Dataset, events: np.ndarray, contexts: ContextBatch) -> Queries:
@@ -390,11 +303,7 @@ def _untrained(train: Dataset, test: Queries) -> list[str]:
     return [f"{count:,} of {of} are in no training event; they are kept."] if count else []
 
 
-def _count(n: int, what: str, plural: str | None = None) -> str:
-    return f"{n:,} {what if n == 1 else plural or what + 's'}"
-
-
-def _counts(n: int, tune: float, test: float, what: str) -> tuple[int, int]:
+def _part_sizes(n: int, tune: float, test: float, what: str) -> tuple[int, int]:
     for name, share in (("tune", tune), ("test", test)):
         check.number(name, share, low=0.0, high=1.0, open_low=True)
     n_tune, n_test = max(1, round(tune * n)), max(1, round(test * n))

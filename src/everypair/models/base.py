@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from everypair.engine.feedback import Feedback
-from everypair.models.parameters import Parameters
+from everypair.models.estimator import Estimator
 from everypair.ranking.rank import Lists, Scores, rank
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
@@ -21,7 +21,7 @@ class NotFittedError(ValueError, AttributeError):
     """The model has not been fitted yet."""
 
 
-class Model(Parameters, ABC):
+class Model(Estimator, ABC):
     """Constructor arguments are stored unchanged; ``fit`` discards earlier fits; fitted attributes end in an underscore."""
 
     def __repr__(self) -> str:

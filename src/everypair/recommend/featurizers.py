@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -69,11 +69,10 @@ class Featurizer(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no features of users or items")
 
 
-class IdFeaturizer(Featurizer):
-    """A feature for each user or item; ``trained`` says which of them training saw."""
+class MaskedFeaturizer(Featurizer):
+    """A fixed number of features; ``trained`` says which of them training saw."""
 
     n: int
-    ids: str
     trained: np.ndarray
 
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -82,11 +81,13 @@ class IdFeaturizer(Featurizer):
     def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         trained = arrays["met"]
         if trained.shape != (self.n,) or trained.dtype != bool:
-            raise ValueError(f"there must be {self.n} booleans, one for each of {self.ids}, got {trained.dtype} {trained.shape}.")
+            raise ValueError(f"there must be {self.n} booleans, one for each feature, got {trained.dtype} {trained.shape}.")
         self.trained = trained
 
-    def continuing(self, before: Featurizer, index: Mapping[str, np.ndarray]) -> Self:
-        assert isinstance(before, IdFeaturizer)
+    def continuing(self, before: Featurizer, index: Mapping[str, np.ndarray]) -> Featurizer:
+        if self.ids is None:
+            return before
+        assert isinstance(before, MaskedFeaturizer)
         self.trained = np.append(before.trained, False)[index[self.ids]]
         return self
 
@@ -95,11 +96,21 @@ class IdFeaturizer(Featurizer):
         self.trained[codes] = True
 
 
-class LevelFeaturizer(IdFeaturizer):
-    """One id per row: its user, or the item itself."""
+class LevelFeaturizer(MaskedFeaturizer):
+    """One level per row.
 
-    def __init__(self, attribute: str, ids: str, n: int) -> None:
-        self._attribute, self.ids, self.n = attribute, ids, n
+    Parameters
+    ----------
+    attribute : str
+        Of the batch: the level of each row, -1 for none.
+    n : int
+        Number of levels.
+    ids : {"users", "items"}, optional
+        If levels are codes of users or items.
+    """
+
+    def __init__(self, attribute: str, n: int, ids: str | None = None) -> None:
+        self._attribute, self.n, self.ids = attribute, n, ids
 
     def _codes(self, rows: Any) -> np.ndarray:
         return getattr(rows, self._attribute)
@@ -118,22 +129,23 @@ class LevelFeaturizer(IdFeaturizer):
 
     def label(self, rows: Any, feature: int | None) -> str:
         code = int(self._codes(rows)[0]) if feature is None else feature
-        ids = rows.user_ids if self.ids == "users" else rows.item_ids
-        return str(ids[code]) if code >= 0 else NO_VALUE
+        if code < 0:
+            return NO_VALUE
+        return str(code if self.ids is None else (rows.user_ids if self.ids == "users" else rows.item_ids)[code])
 
 
 class PreviousFeaturizer(LevelFeaturizer):
     """The last item of the history, or an earlier one."""
 
     def __init__(self, back: int, n: int) -> None:
-        super().__init__("previous", "items", n)
+        super().__init__("previous", n, "items")
         self._back = back
 
     def _codes(self, rows: ContextBatch) -> np.ndarray:
         return rows.previous(self._back)
 
 
-class HistoryFeaturizer(IdFeaturizer):
+class HistoryFeaturizer(MaskedFeaturizer):
     """The items of the history, weighted."""
 
     ids = "items"

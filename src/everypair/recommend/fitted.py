@@ -13,7 +13,7 @@ import pyarrow as pa
 from everypair.data import Dataset
 from everypair.ranking.rank import Lists, Products, Scores, rank
 from everypair.recommend import results, similar
-from everypair.recommend.adapters.base import Adapter, ScoreToExplain, ScoringRequest
+from everypair.recommend.adapters.base import Adapter, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.counts import popularity_scores
 from everypair.recommend.adapters.vectors import VectorAdapter
 from everypair.recommend.context_batch import HISTORY, ContextBatch
@@ -235,16 +235,16 @@ class FittedState:
 
     def explained(self, contexts: ContextBatch, item: int) -> Explanation:
         """The summands of the score of an item (its code) in a single context."""
-        request = self.scoring_request(contexts)
-        scores, known = self.adapter.scores(request)
+        scoring = self.scoring_request(contexts)
+        scores, known = self.adapter.scores(scoring)
         if known is not None and not known[0]:
             summands = [Summand("popularity", "nothing else is known", float(self.popularity[item]))]
         else:
-            summands = self.adapter.summands(self._to_explain(contexts, request, item), scores)
+            summands = self.adapter.summands(self._explanation_request(contexts, scoring, item), scores)
         user = int(contexts.user[0])
         return Explanation(contexts.item_ids[item], contexts.user_ids[user] if user >= 0 else None, summands)
 
-    def _to_explain(self, contexts: ContextBatch, request: ScoringRequest, item: int) -> ScoreToExplain:
+    def _explanation_request(self, contexts: ContextBatch, scoring: ScoringRequest, item: int) -> ExplanationRequest:
         def item_id(code: int) -> str:
             return str(contexts.item_ids[code])
 
@@ -256,7 +256,7 @@ class FittedState:
             alpha = np.broadcast_to(feedback.alpha, len(feedback))
             return WeightedHistory(feedback.by_context.indices, alpha, feedback.n_contexts, float(feedback.context_count.sum()))
 
-        return ScoreToExplain(request, item, item_id, label, trained_history)
+        return ExplanationRequest(scoring, item, item_id, label, trained_history)
 
     # vectors, and what is similar by them
 

@@ -49,7 +49,7 @@ class UserId(Recipe):
     sides = ("context",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
-        yield "user", LevelFeaturizer("user", "users", dataset.n_users)
+        yield "user", LevelFeaturizer("user", dataset.n_users, "users")
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ItemId(Recipe):
     sides = ("item",)
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
-        yield "item", LevelFeaturizer("item", "items", dataset.n_items)
+        yield "item", LevelFeaturizer("item", dataset.n_items, "items")
 
 
 @dataclass(frozen=True, init=False)

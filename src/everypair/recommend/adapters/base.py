@@ -53,13 +53,13 @@ class ScoringRequest(NamedTuple):
         return (~known | self.own_history) & (self.history.end > self.history.begin)
 
 
-class ScoreToExplain(NamedTuple):
-    """The score of one item in one context.
+class ExplanationRequest(NamedTuple):
+    """The score of one item in one context, to be explained.
 
     Attributes
     ----------
-    request : ScoringRequest
-        Of the context.
+    scoring : ScoringRequest
+        Of the context alone.
     item : int
         The code of the item.
     item_id : callable
@@ -70,7 +70,7 @@ class ScoreToExplain(NamedTuple):
         Returns the events of the context's user, as the fit counted them.
     """
 
-    request: ScoringRequest
+    scoring: ScoringRequest
     item: int
     item_id: Callable[[int], str]
     label: Callable[[str, int | None], str]
@@ -127,7 +127,7 @@ class Adapter(ABC):
         """The scores of all items in each context, and which contexts the model knows anything of; None: all."""
 
     @abstractmethod
-    def summands(self, asked: ScoreToExplain, scores: Scores) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: Scores) -> list[Summand]:
         """The summands of a score, by feature as far as the model adds up features."""
 
     def with_vectors(self) -> Any:

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from everypair.engine.feedback import Feedback
 from everypair.models.baselines import CoView, Popularity
 from everypair.ranking.rank import DenseScores, Scores
-from everypair.recommend.adapters.base import Adapter, Columns, ScoreToExplain, ScoringRequest, single_level_column
+from everypair.recommend.adapters.base import Adapter, Columns, ExplanationRequest, ScoringRequest, single_level_column
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.recipes import UserId
@@ -23,8 +23,8 @@ class CountAdapter(Adapter):
     refits_on_update = True
 
     @staticmethod
-    def _score(asked: ScoreToExplain, scores: Scores) -> float:
-        return float(scores.block(0, 1)[0, asked.item])
+    def _score(request: ExplanationRequest, scores: Scores) -> float:
+        return float(scores.block(0, 1)[0, request.item])
 
 
 class CoViewAdapter(CountAdapter):
@@ -51,11 +51,11 @@ class CoViewAdapter(CountAdapter):
         previous, n_items = self._levels(request.columns), self.model.counts_.shape[1]
         return DenseScores(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
-    def summands(self, asked: ScoreToExplain, scores: Scores) -> list[Summand]:
-        score, share = self._score(asked, scores), float(self.model.share_[asked.item])
+    def summands(self, request: ExplanationRequest, scores: Scores) -> list[Summand]:
+        score, share = self._score(request, scores), float(self.model.share_[request.item])
         found = [Summand("popularity", "decides ties", share)]
-        (field,) = asked.request.columns
-        return [Summand(field, asked.label(field, None), score - share), *found] if score != share else found
+        (field,) = request.scoring.columns
+        return [Summand(field, request.label(field, None), score - share), *found] if score != share else found
 
     def stored(self) -> Stored:
         counts = self.model.counts_
@@ -89,8 +89,8 @@ class PopularityAdapter(CountAdapter):
     def scores(self, request: ScoringRequest) -> tuple[Scores, None]:
         return popularity_scores(self.model.popularity_, len(request.history.begin)), None
 
-    def summands(self, asked: ScoreToExplain, scores: Scores) -> list[Summand]:
-        score = self._score(asked, scores)
+    def summands(self, request: ExplanationRequest, scores: Scores) -> list[Summand]:
+        score = self._score(request, scores)
         return [Summand("everyone", f"seen {score:.12g} {'time' if score == 1 else 'times'}", score)]
 
     def stored(self) -> Stored:

@@ -9,7 +9,7 @@ import numpy as np
 
 from everypair.engine.feedback import Feedback
 from everypair.ranking.rank import Products
-from everypair.recommend.adapters.base import Columns, ScoreToExplain, ScoringRequest, level_columns, single_level_column
+from everypair.recommend.adapters.base import Columns, ExplanationRequest, ScoringRequest, level_columns, single_level_column
 from everypair.recommend.adapters.vectors import VectorAdapter, product
 from everypair.recommend.context_batch import HISTORY
 from everypair.recommend.description import ItemColumns
@@ -58,25 +58,25 @@ class FactorizationAdapter(VectorAdapter):
         strength = self.towers["context"].parameters["W"].parts[0].strength
         return *loss.equations(history), loss.penalty(history, strength)
 
-    def summands(self, asked: ScoreToExplain, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
         """The share of each item of the user's history in her row: ``w = A^-1 sum_j b_j psi_j``, the items' vectors held.
 
         The last sweep moved the items' vectors after the row: the difference between the row and this solution is a summand, too.
         """
         if not self.folds_in_histories:
-            return super().summands(asked, scores)
-        request = asked.request
-        folded_in = bool(request.to_fold_in(request.known())[0])
-        history = request.history_of(0) if folded_in else asked.trained_history()
+            return super().summands(request, scores)
+        scoring = request.scoring
+        folded_in = bool(scoring.to_fold_in(scoring.known())[0])
+        history = scoring.history_of(0) if folded_in else request.trained_history()
         A, _, penalty = self.equations(history)
-        along = minimum(A, self.psi[asked.item].astype(np.float64), penalty)
+        along = minimum(A, self.psi[request.item].astype(np.float64), penalty)
         amounts = history.alpha * (self.psi[history.items].astype(np.float64) @ along)
-        found = [Summand(HISTORY, asked.item_id(j), amount) for j, amount in zip(history.items, amounts.tolist(), strict=True)]
+        found = [Summand(HISTORY, request.item_id(j), amount) for j, amount in zip(history.items, amounts.tolist(), strict=True)]
         if folded_in:  # the row is the solution
             return found
-        (field,) = request.columns
-        rest = product(asked, scores) - float(amounts.sum())
-        return [*found, Summand(field, f"{asked.label(field, None)}, beyond the items", rest, last=True)]
+        (field,) = scoring.columns
+        rest = product(request, scores) - float(amounts.sum())
+        return [*found, Summand(field, f"{request.label(field, None)}, beyond the items", rest, last=True)]
 
     # the tower of contexts has no columns: its rows are the levels
 

@@ -10,7 +10,7 @@ import numpy as np
 from everypair.columns.table import rows_like
 from everypair.engine.feedback import Feedback
 from everypair.ranking.rank import Products
-from everypair.recommend.adapters.base import Columns, ScoreToExplain, ScoringRequest
+from everypair.recommend.adapters.base import Columns, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.vectors import VectorAdapter, named_summand
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.recipes import ItemId, Recipe
@@ -46,8 +46,8 @@ class FeatureAdapter(VectorAdapter):
         phi = self.vectors(request.columns)
         return Products(phi, self.item_vectors), None if self.has_item_biases else request.known() & phi.any(axis=1)
 
-    def summands(self, asked: ScoreToExplain, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
         tower = self.towers["context"]
-        row = rows_like("contexts", asked.request.columns, tower.rows)
-        found = tower.contributions(row, scores.psi[asked.item].astype(np.float64))
-        return [named_summand(asked, contribution) for contribution in found]
+        row = rows_like("contexts", request.scoring.columns, tower.rows)
+        found = tower.contributions(row, scores.psi[request.item].astype(np.float64))
+        return [named_summand(request, contribution) for contribution in found]

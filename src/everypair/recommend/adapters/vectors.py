@@ -17,7 +17,7 @@ from everypair.engine.solver import Epoch
 from everypair.models.fit_state import FitState
 from everypair.models.tower_model import TowerModel
 from everypair.ranking.rank import ItemVectors, Products
-from everypair.recommend.adapters.base import Adapter, Columns, ScoreToExplain, ScoringRequest
+from everypair.recommend.adapters.base import Adapter, Columns, ExplanationRequest, ScoringRequest
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.fold_in import SideLoss
@@ -219,9 +219,9 @@ class VectorAdapter(Adapter):
 
     # explanations
 
-    def summands(self, asked: ScoreToExplain, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
         """One for all fields, which act together."""
-        return [named_summand(asked, Contribution(tuple(asked.request.columns), None, product(asked, scores)))]
+        return [named_summand(request, Contribution(tuple(request.scoring.columns), None, product(request, scores)))]
 
     # files
 
@@ -269,16 +269,16 @@ def _extended_weight(before: np.ndarray | None, index: np.ndarray) -> np.ndarray
     return None if before is None else np.append(before, before.min())[index]
 
 
-def product(asked: ScoreToExplain, scores: Products) -> float:
+def product(request: ExplanationRequest, scores: Products) -> float:
     """The score to explain."""
-    return float(scores.phi[0].astype(np.float64) @ scores.psi[asked.item].astype(np.float64))
+    return float(scores.phi[0].astype(np.float64) @ scores.psi[request.item].astype(np.float64))
 
 
-def named_summand(asked: ScoreToExplain, contribution: Contribution) -> Summand:
+def named_summand(request: ExplanationRequest, contribution: Contribution) -> Summand:
     """A tower's contribution with the names of fields and features."""
     columns, feature, amount, kind = contribution
     if kind == EVERY_ITEM:
         return Summand("same for every item", "", amount, last=True)
     if kind == ITEM:
-        return Summand("item", asked.item_id(asked.item), amount, last=True)
-    return Summand(" x ".join(columns), " x ".join(asked.label(name, feature) for name in columns), amount)
+        return Summand("item", request.item_id(request.item), amount, last=True)
+    return Summand(" x ".join(columns), " x ".join(request.label(name, feature) for name in columns), amount)

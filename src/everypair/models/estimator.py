@@ -8,8 +8,8 @@ from typing import Any, Self
 NESTED = "__"
 
 
-class Parameters:
-    """The constructor stores its arguments untouched, under their names."""
+class Estimator:
+    """A model or a recommender: its constructor stores its arguments untouched, under their names, and ``fit`` starts afresh."""
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -18,7 +18,7 @@ class Parameters:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments; with ``deep``, also those of arguments that have parameters, as ``<argument>__<name>``."""
         own = {name: getattr(self, name) for name in self._parameter_names()}
-        nested = {name: value.get_params() for name, value in own.items() if deep and isinstance(value, Parameters)}
+        nested = {name: value.get_params() for name, value in own.items() if deep and isinstance(value, Estimator)}
         return own | {f"{name}{NESTED}{key}": value for name, params in nested.items() for key, value in params.items()}
 
     def set_params(self, **params: Any) -> Self:
@@ -35,7 +35,7 @@ class Parameters:
         unknown = [name for name in own if name not in known]
         for first, inner in nested.items():
             argument = own.get(first, known.get(first))
-            has = argument.get_params() if isinstance(argument, Parameters) else {}
+            has = argument.get_params() if isinstance(argument, Estimator) else {}
             unknown += [f"{first}{NESTED}{name}" for name in inner if name not in has]
         if unknown:
             names = ", ".join(map(repr, unknown))
@@ -49,5 +49,5 @@ class Parameters:
     def unfitted(self, **params: Any) -> Self:
         """A new object with the same arguments, none of them fitted; ``params`` as for :meth:`set_params`."""
         own = self.get_params(deep=False)
-        new = {name: value.unfitted() if isinstance(value, Parameters) else value for name, value in own.items()}
+        new = {name: value.unfitted() if isinstance(value, Estimator) else value for name, value in own.items()}
         return type(self)(**new).set_params(**params)

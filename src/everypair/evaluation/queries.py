@@ -1,0 +1,104 @@
+"""Queries: contexts to rank items for, and the items that were relevant in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from everypair.data import Dataset
+from everypair.ranking.rank import Lists
+from everypair.recommend.context_batch import ContextBatch
+from everypair.runtime import validation as check
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Contexts to rank items for, and the items that were relevant in them.
+
+    Attributes
+    ----------
+    contexts : ContextBatch
+    user : array
+        The user of each query, also where the context has none.
+    bounds, relevant : arrays
+        The relevant items of query q are ``relevant[bounds[q]:bounds[q + 1]]``.
+    candidates : Lists, optional
+        The only items to rank.
+    """
+
+    contexts: ContextBatch
+    user: np.ndarray
+    bounds: np.ndarray
+    relevant: np.ndarray
+    candidates: Lists | None = None
+
+    @property
+    def moments(self) -> ContextBatch:
+        """The name of ``contexts`` before 0.2."""
+        return self.contexts
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def content(self) -> Iterator[Any]:
+        """All that the lists and the relevant items depend on, for a fingerprint."""
+        yield from (self.user, self.bounds, self.relevant, *(self.candidates or ()))
+        yield from self.contexts.content()
+
+    def take(self, index: np.ndarray) -> Queries:
+        """Some of the queries."""
+        lengths = np.diff(self.bounds)[index]
+        bounds = np.append(0, np.cumsum(lengths))
+        at = np.repeat(self.bounds[index] - bounds[:-1], lengths) + np.arange(bounds[-1])
+        lists = self.candidates and self.candidates.take(index)
+        return Queries(self.contexts.take(index), self.user[index], bounds, self.relevant[at], lists)
+
+    def sample(self, n: int, seed: int = 0) -> Queries:
+        """At most n of the queries, drawn at random."""
+        if check.integer("n", n, low=1) >= len(self):
+            return self
+        return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
+
+    @cached_property
+    def unseen(self) -> tuple[Queries, list[str]]:
+        """Without relevant items that are in the history, and without queries that have no others; and notes on what was left out.
+
+        Computed once: a search evaluates the same queries again and again.
+        """
+        m = self.contexts
+        n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
+        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
+        seen = np.zeros(len(self.relevant), bool)
+        # histories that begin together are parts of one sequence: seen if the item is in it before the end
+        sequences, first_of = np.unique(m.begin, return_inverse=True)
+        place = np.searchsorted(m.bounds, sequences, side="right") - 1
+        positions = np.arange(len(m.items))
+        sequence_of = np.searchsorted(m.bounds, positions, side="right") - 1
+        keys = sequence_of * n_items + m.items
+        unique, first = np.unique(keys, return_index=True)
+        wanted = place[first_of][owner] * n_items + self.relevant
+        at = np.searchsorted(unique, wanted)
+        found = np.append(unique, -1)[at] == wanted
+        seen[found] = first[at[found]] < m.end[owner[found]]
+        if not seen.any():
+            return self, []
+        left = np.bincount(owner[~seen], minlength=len(self))
+        kept = Queries(m, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
+        notes = [f"{counted(int(seen.sum()), 'relevant item')} left out: already seen, so never ranked."]
+        if not left.all():
+            notes.append(f"{counted(int((left == 0).sum()), 'query', 'queries')} left out: nothing else was relevant.")
+        return kept.take(np.flatnonzero(left)), notes
+
+
+def of_events(dataset: Dataset, events: np.ndarray) -> Queries:
+    """A query per event."""
+    contexts = ContextBatch.of_events(dataset, events)
+    return Queries(contexts, contexts.user, np.arange(len(events) + 1), dataset.item[events].astype(np.int64))
+
+
+def counted(n: int, what: str, plural: str | None = None) -> str:
+    return f"{n:,} {what if n == 1 else plural or what + 's'}"
