@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
 
-.PHONY: demo page test lint checks test-full test-python test-bounds test-wheel bench clean
+.PHONY: demo page check test test-more lint test-full test-python test-bounds test-wheel bench clean
 
 # SERVE=1 goes on to the page.
 demo: .venv/.installed
@@ -15,12 +15,21 @@ page: .venv/.serve
 	@test -d report/model || { echo "There is no model yet: make demo"; exit 1; }
 	$(BIN)/everypair serve report/model --open --log-level warning
 
-# Two at a time: each of the checks keeps one core busy.
+# What must pass on every machine: lint, types, the whole suite on compiled kernels, the wheel.
 test: lint
-	$(MAKE) --jobs=2 checks
+	$(MAKE) test-full
+	$(MAKE) test-wheel
 
-checks: test-full test-python test-bounds test-wheel
+# What takes longer: the suite without compilation, for coverage, and with every index checked; each keeps one core busy.
+test-more:
+	$(MAKE) --jobs=2 test-python test-bounds
 
+# For people at work: lint, types, and the tests that are quick.
+check: lint
+	$(BIN)/python -m pytest tests -q -n 2 $(SLOW:%=--ignore=tests/%)
+
+SLOW := benchmarks cli compatibility engine persistence recommend/test_update.py reproduce same service towers/test_towers.py towers/test_testing.py \
+	tuning package/test_examples.py package/test_jax.py
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -28,7 +37,7 @@ lint: .venv/.dev
 
 # The whole suite and the examples in docstrings, on compiled kernels.
 test-full: .venv/.dev
-	$(BIN)/python -m pytest tests src --doctest-modules -q
+	$(BIN)/python -m pytest tests src --doctest-modules -q -n 2 --dist worksteal
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from everypair.runtime import svg  # noqa: E402
 from import_graph import IMPORTS, LAYERS, MODULES  # noqa: E402
 
 PICTURE = ROOT / "docs" / "pictures" / "architecture.svg"
-ROW, TOP, NAME, PURPOSE, USES, WIDTH = 34, 46, 16, 150, 800, 1080
+ROW, TOP, NAME, PURPOSE, SIZE, WIDTH = 34, 46, 16, 170, 1130, 1280
 STYLE = """<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2933 } .name { font-weight: 600 } .head { font-weight: 600; fill: #52606d }
 .small { font-size: 11px; fill: #52606d } .layer { fill: #f0f4f8 } .odd { fill: #e4ebf2 } .chip { fill: #ffffff; stroke: #9fb3c8 }
@@ -24,15 +25,16 @@ text { font: 13px system-ui, sans-serif; fill: #1f2933 } .name { font-weight: 60
 
 
 def purpose(module: str) -> str:
-    """The first line of its docstring, without the full stop."""
-    return (ast.get_docstring(ast.parse(MODULES[module].read_text())) or "").splitlines()[0].rstrip(".")
+    """The first line of its docstring, without markup."""
+    line = (ast.get_docstring(ast.parse(MODULES[module].read_text())) or "").splitlines()[0]
+    return re.sub(r"(:\w+:)?`+([^`]*)`+", r"\2", line).rstrip(".")
 
 
 def picture() -> str:
     """A row for each layer, the highest first: what it is for, how large it is, and which layers it imports from."""
     names = [name for layer in LAYERS for name in sorted(layer)]
     parts, y = [STYLE], TOP
-    for x, head in ((NAME, "layer"), (PURPOSE, "purpose"), (USES, "modules, lines")):
+    for x, head in ((NAME, "layer"), (PURPOSE, "purpose, and the layers it imports from"), (SIZE, "size")):
         parts.append(svg.text(x, 28, "head", head))
     for number, name in enumerate(reversed(names)):
         files = [path for module, path in MODULES.items() if module.split(".")[0] == name]
@@ -41,11 +43,11 @@ def picture() -> str:
         band = "odd" if number % 2 else "layer"
         parts.append(f'<rect class="{band}" x="4" y="{y}" width="{WIDTH - 8}" height="{2 * ROW - 8}" rx="6"/>')
         parts.append(svg.text(NAME, y + 24, "name", name if name != "everypair" else "everypair (__init__)"))
-        parts.append(svg.text(PURPOSE + 20, y + 24, "purpose", purpose(name)))
-        parts.append(svg.text(WIDTH - 130, y + 24, "small", f"{len(files)} modules, {lines:,} lines"))
-        x = PURPOSE + 20
+        parts.append(svg.text(PURPOSE, y + 24, "purpose", purpose(name)))
+        parts.append(svg.text(SIZE, y + 24, "small", f"{len(files)} module{'s' * (len(files) > 1)}, {lines:,} lines"))
+        x = PURPOSE
         for used in sorted(uses, key=names.index, reverse=True):
-            width = 7 * len(used) + 14
+            width = 6.9 * len(used) + 15
             parts.append(f'<rect class="chip" x="{x}" y="{y + 33}" width="{width}" height="18" rx="9"/>')
             parts.append(svg.text(x + 7, y + 46, "small", used))
             x += width + 6
