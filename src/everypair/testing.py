@@ -37,7 +37,7 @@ def check_tower(
     - binding leaves the description unchanged and can be repeated; vectors have the right shape;
     - the vectors of a subset of rows equal those among all rows, and contributions sum to the inner product with a vector;
     - derivatives (of a :class:`~everypair.towers.Smooth` tower) agree with finite differences, and every entry is stepped on;
-    - the Gram agrees with a sum over rows, and rotations rotate;
+    - the Gram agrees with a sum over rows; a rotation multiplies the vectors by its matrix and keeps L2;
     - moving the parameters of a described block moves the vectors as the description says;
     - no step raises the objective, evaluated over every pair; the view is notified of every move; after many sweeps no single entry
       can lower the objective further; fixed parameters do not change;
@@ -135,16 +135,16 @@ class _Check:
     def fail(self, what: str, message: str) -> None:
         raise AssertionError(f"{self.tower!r}: {what}: {message}")
 
-    def same(self, what: str, found: np.ndarray, expected: np.ndarray, where: Callable[..., str], rtol: float = 1e-9) -> None:
-        if found.shape != expected.shape:
-            self.fail(what, f"shape {found.shape}, expected {expected.shape}.")
-        if found.size == 0:
+    def same(self, what: str, actual: np.ndarray, expected: np.ndarray, where: Callable[..., str], rtol: float = 1e-9) -> None:
+        if actual.shape != expected.shape:
+            self.fail(what, f"shape {actual.shape}, expected {expected.shape}.")
+        if actual.size == 0:
             return
-        error = np.abs(found - expected)
+        error = np.abs(actual - expected)
         worst = np.unravel_index(int(np.argmax(np.where(np.isfinite(error), error, np.inf))), error.shape)
         if not error[worst] <= rtol * max(1.0, float(np.abs(expected).max())):
             place = where(*(int(j) for j in worst))
-            self.fail(what, f"{place} is {found[worst]:.6g}, expected {expected[worst]:.6g}.")
+            self.fail(what, f"{place} is {actual[worst]:.6g}, expected {expected[worst]:.6g}.")
 
     # the checks
 
@@ -228,7 +228,7 @@ class _Check:
                 if at.entry is not None:
                     self.owners(tower, entries)
 
-    def agrees(self, what: str, found: np.ndarray, by_step: dict[float, np.ndarray], size: float, order: int) -> None:
+    def agrees(self, what: str, actual: np.ndarray, by_step: dict[float, np.ndarray], size: float, order: int) -> None:
         """Compare with the differences of the most accurate step size, chosen for each entry.
 
         Large steps have truncation errors, small ones rounding errors.
@@ -240,10 +240,10 @@ class _Check:
         )
         best = np.argmin(doubt, axis=0)[None]
         expected, allowed = (np.take_along_axis(x, best, axis=0)[0] for x in (differences, doubt))
-        excess = np.abs(found - expected) - allowed - TOLERANCE * np.abs(expected).max(initial=0.0)
+        excess = np.abs(actual - expected) - allowed - TOLERANCE * np.abs(expected).max(initial=0.0)
         if not np.all(excess <= 0.0):
             c, f = np.unravel_index(int(np.argmax(np.where(np.isfinite(excess), excess, np.inf))), excess.shape)
-            self.fail(what, f"row {c}, dimension {f} is {found[c, f]:.4g}, expected {expected[c, f]:.4g}.")
+            self.fail(what, f"row {c}, dimension {f} is {actual[c, f]:.4g}, expected {expected[c, f]:.4g}.")
 
     def owners(self, tower: Smooth, entries: Entries) -> None:
         """An entry must not move rows of other entries."""

@@ -111,9 +111,9 @@ class ICD(Generic[E]):
         """Continue from these parameters, in the shape of ``Parameter.value``."""
         parameters = self.engine.parameters
         expected = {name: (p.value.shape, p.value.dtype.name) for name, p in parameters.items()}
-        given = {name: (value.shape, value.dtype.name) for name, value in values.items()}
-        if expected != given:
-            raise ValueError(f"the parameters must be those of the model's towers, {expected}, got {given}.")
+        actual = {name: (value.shape, value.dtype.name) for name, value in values.items()}
+        if expected != actual:
+            raise ValueError(f"the parameters must be those of the model's towers, {expected}, got {actual}.")
         for name, value in values.items():
             parameters[name].value[...] = value
         self.begin()
