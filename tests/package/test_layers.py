@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from import_graph import IMPORTS, LEVEL, MODULES, SOURCE, cyclic, level
 
-# Imports that go up or close a cycle. This set only shrinks: an entry that is no longer needed fails the test.
-KNOWN = {
-    ("evaluation.early_stopping", "recommender"),
-    ("evaluation.evaluate", "recommender"),
-    ("recommend.archive", "recommender"),
-}
-
 BESIDE = {"benchmarks", "compatibility", "package", "same", "support"}  # folders of tests that mirror no folder of the package
 
 
@@ -20,23 +13,14 @@ def test_every_module_has_a_layer() -> None:
 
 def test_imports_go_down() -> None:
     """Those inside functions and those for the type checker too."""
-    wrong = [found for found in IMPORTS if level(found.source) < level(found.target) and (found.source, found.target) not in KNOWN]
+    wrong = [found for found in IMPORTS if level(found.source) < level(found.target)]
     assert not wrong, "\n".join(f"{MODULES[w.source]}:{w.line} imports {w.target}, which is in a layer above" for w in wrong)
 
 
 def test_no_module_imports_itself_through_others() -> None:
     """Imports inside functions count; those for the type checker do not."""
     edges = {(found.source, found.target) for found in IMPORTS if not found.types_only}
-    assert cyclic(edges - KNOWN) == set()
-
-
-def test_known_violations_are_still_there() -> None:
-    """An entry that is no longer needed goes."""
-    edges = {(found.source, found.target) for found in IMPORTS}
-    executed = {(found.source, found.target) for found in IMPORTS if not found.types_only}
-    upward = {(source, target) for source, target in edges if level(source) < level(target)}
-    needed = {known for known in KNOWN if known in upward or known in cyclic((executed - KNOWN) | {known})}
-    assert needed == KNOWN, KNOWN - needed
+    assert cyclic(edges) == set()
 
 
 def test_the_root_is_small() -> None:

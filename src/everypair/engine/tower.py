@@ -214,6 +214,8 @@ class Tower(ABC):
 
     # for requests: rows that were not in the fit, and rows that are compared with each other
 
+    has_parameters: bool = True  # one without may be part of a model twice
+    is_free_rows: bool = False  # a vector for each row, as in matrix factorization, whose start values come from the feedback
     moves_as_parameters: bool = False  # phi of a row with a level is that level's parameters plus what they do not change
 
     @property

@@ -12,7 +12,7 @@ from everypair.engine.binding import Initializer
 from everypair.engine.feedback import Feedback
 from everypair.engine.regularization import Regularization
 from everypair.runtime import validation as check
-from everypair.towers import BindContext, Constant, Embedding, StepSettings, Tower
+from everypair.towers import BindContext, StepSettings, Tower
 
 
 class Plan(NamedTuple):
@@ -29,7 +29,7 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     _check_pair(context, item)
     plan.initializer.degree = context.degree + item.degree
     plan.initializer.terms = context.n_dims * context.terms * item.terms
-    plan.initializer.from_feedback = plan.initializer.init_std is None and _free(context) and _free(item)
+    plan.initializer.from_feedback = plan.initializer.init_std is None and context.is_free_rows and item.is_free_rows
     names: set[str] = set()
     m, n = feedback.weights()
 
@@ -71,11 +71,6 @@ def reassemble(
     return towers
 
 
-def _free(tower: Tower) -> bool:
-    """Whether each row has a free vector, as in matrix factorization."""
-    return type(tower) is Embedding and tower.column is None
-
-
 def _check_pair(context: Any, item: Any) -> None:
     """Check that two towers have the same number of dimensions and share no parameters."""
     for name, tower in (("context", context), ("item", item)):
@@ -89,7 +84,7 @@ def _check_pair(context: Any, item: Any) -> None:
     seen: dict[int, str] = {}
     for name, side in (("context", context), ("item", item)):
         for tower in side.walk():
-            if id(tower) in seen and not isinstance(tower, Constant):
+            if id(tower) in seen and tower.has_parameters:
                 where = f"twice in {name}" if seen[id(tower)] == name else "in context and in item"
                 raise ValueError(
                     f"{tower!r} is used {where}: towers cannot share parameters, since each steps on its own with the others "

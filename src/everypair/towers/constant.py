@@ -26,6 +26,7 @@ class Constant(Tower):
     """
 
     n_dims = 1
+    has_parameters = False
 
     @property
     def degree(self) -> int:

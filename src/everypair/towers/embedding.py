@@ -123,5 +123,9 @@ class Embedding(Tower):
 
         workers.chunks(len(W), chunk)
 
+    @property
+    def is_free_rows(self) -> bool:  # type: ignore[override]
+        return type(self) is Embedding and self.column is None
+
     def row_embedding(self) -> Tower | None:
         return self if self.column is None else None
