@@ -119,7 +119,7 @@ def test_columns_of_any_name_are_written_and_read(names: list[str], separator: s
         ("attributes:a,", "has ''"),
         ("attributes:my column=3", "has 'my column=3'"),
         ('attributes:"a', "a quote that is not closed"),
-        ('attributes:"a"b', "something after one that is"),
+        ('attributes:"a"b', "characters after a closing one"),
     ],
 )
 def test_recipes_that_are_none(text: str, words: str) -> None:

@@ -24,7 +24,7 @@ import everypair as ep
 from everypair.persistence import folder as folders
 from everypair.persistence.folder import Folder
 from everypair.recommend import stored_dataset
-from everypair.recommend.config import KNOWN, built, described
+from everypair.recommend.config import KNOWN, from_config, to_config
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Machine, Product, Sum
 
 COMMON: dict[str, Any] = {"factors": 3, "epochs": 3, "unobserved_weight": 0.2, "regularization": 0.3}
@@ -461,19 +461,19 @@ def test_classes_of_ones_own(dataset: ep.Dataset, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_configurations_are_plain_data(value: Any) -> None:
-    again = built(json.loads(json.dumps(described(value))))
+    again = from_config(json.loads(json.dumps(to_config(value))))
     assert type(again) is type(value)
     assert repr(again) == repr(value) or "dtype" in repr(value)
-    assert described(again) == described(value)
+    assert to_config(again) == to_config(value)
 
 
 def test_only_known_classes_are_made() -> None:
     assert {"MF", "FM", "Separable", "Embedding", "Core", "History"} <= set(KNOWN)
     for lie in ({"class": "Popen", "arguments": {}}, {"class": "MF"}, {"arguments": {}}, {"class": ["MF"], "arguments": {}}):
         with pytest.raises((ValueError, TypeError)):
-            built(lie)
+            from_config(lie)
     with pytest.raises(TypeError, match="cannot be stored"):
-        described(ep.MF(regularization=np.zeros(3)))
+        to_config(ep.MF(regularization=np.zeros(3)))
 
 
 @pytest.mark.parametrize("model", [ep.MF, ep.FM])

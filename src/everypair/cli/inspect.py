@@ -106,10 +106,10 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
 
 def _as_python(value: Any) -> str:
     """The repr of the objects that a part of a configuration describes."""
-    from everypair.recommend.config import built
+    from everypair.recommend.config import from_config
 
     try:
-        return repr(list(built(value))) if isinstance(value, list) else repr(built(value))
+        return repr(list(from_config(value))) if isinstance(value, list) else repr(from_config(value))
     except ValueError:  # a custom class
         return str(value)
 
@@ -146,10 +146,10 @@ def _text(contents: dict[str, Any]) -> str:
 
 
 def _toml(contents: dict[str, Any]) -> str:
-    from everypair.recommend.config import built
+    from everypair.recommend.config import from_config
     from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
-    objects = {name: built(value) for name, value in contents["configuration"].items()}
+    objects = {name: from_config(value) for name, value in contents["configuration"].items()}
     recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
     return toml(
         {

@@ -18,7 +18,7 @@ import pyarrow as pa
 from everypair.models.base import Model
 from everypair.persistence.folder import RECOMMENDER, Folder, checksum
 from everypair.recommend.adapters.registry import adapter_of
-from everypair.recommend.config import built, classes, described
+from everypair.recommend.config import from_config, known_classes, to_config
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.recommend.fitted import FittedState
@@ -58,7 +58,7 @@ class Archived(NamedTuple):
 
 def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type] = ()) -> None:
     """See :meth:`everypair.Recommender.save`."""
-    (state, arguments, evaluation), known = archived, classes(custom)
+    (state, arguments, evaluation), known = archived, known_classes(custom)
     stored = state.adapter.stored()
     numbers, index = {**stored.numbers, "popularity": state.popularity}, dict(stored.index)
     facts: dict[str, Any] = {"model": stored.facts}
@@ -69,9 +69,9 @@ def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type
     manifest = {
         "package": version("everypair"),
         "configuration": {
-            "model": described(state.adapter.model, known),  # with the arguments of the fit: those of the next may be others
-            **{side: described(state.recipes[side], known) for side in SIDES},
-            **{name: described(arguments[name], known) for name in ("unit", "unknown")},
+            "model": to_config(state.adapter.model, known),  # with the arguments of the fit: those of the next may be others
+            **{side: to_config(state.recipes[side], known) for side in SIDES},
+            **{name: to_config(arguments[name], known) for name in ("unit", "unknown")},
         },
         "by_user": state.by_user,
         "facts": facts,
@@ -84,7 +84,7 @@ def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type
 
 def read(path: str | os.PathLike[str], verify: bool = False, custom: Iterable[type] = ()) -> tuple[Archived, str]:
     """The recommender of a folder, and the checksum of the folder's content; arguments as for :func:`everypair.load`."""
-    known = classes(custom)
+    known = known_classes(custom)
     folder = Folder(path, KIND, VERSION)
     contents = folder.open(MAPPED, verify)
     try:
@@ -119,7 +119,7 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
 
 def _arguments(configuration: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, Any]:
     """The arguments of the Recommender, checked."""
-    arguments = {name: built(value, known) for name, value in configuration.items()}
+    arguments = {name: from_config(value, known) for name, value in configuration.items()}
     if not isinstance(arguments["model"], Model):
         raise ValueError(f"its model must be one, got {arguments['model']!r}.")
     return {

@@ -25,7 +25,7 @@ KNOWN: dict[str, type] = {
 }
 
 
-def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
+def to_config(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
     """A model, tower, recipe, or an argument of one, as JSON can hold it."""
     if isinstance(value, KINDS):
         name = type(value).__name__
@@ -34,11 +34,11 @@ def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
                 f"{value!r} is of a class of your own, which a file cannot hold. Give the class when saving and when loading: "
                 f"custom=[{name}]."
             )
-        return {"class": name, "arguments": {key: described(argument, known) for key, argument in arguments_of(value).items()}}
+        return {"class": name, "arguments": {key: to_config(argument, known) for key, argument in arguments_of(value).items()}}
     if isinstance(value, Mapping):
-        return {"mapping": [[described(key, known), described(entry, known)] for key, entry in value.items()]}
+        return {"mapping": [[to_config(key, known), to_config(entry, known)] for key, entry in value.items()]}
     if isinstance(value, list | tuple):
-        return [described(entry, known) for entry in value]
+        return [to_config(entry, known) for entry in value]
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, type) and issubclass(value, np.generic):
@@ -48,14 +48,14 @@ def described(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
     raise TypeError(f"{value!r} of type {type(value).__name__} cannot be stored: give numbers, strings, lists or mappings.")
 
 
-def built(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
-    """The model, tower or recipe from the result of :func:`described`."""
+def from_config(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
+    """The model, tower or recipe from the result of :func:`to_config`."""
     if isinstance(value, list):
-        return tuple(built(entry, known) for entry in value)
+        return tuple(from_config(entry, known) for entry in value)
     if not isinstance(value, dict):
         return value
     if set(value) == {"mapping"}:
-        return {built(key, known): built(entry, known) for key, entry in value["mapping"]}
+        return {from_config(key, known): from_config(entry, known) for key, entry in value["mapping"]}
     if set(value) != {"class", "arguments"} or not isinstance(value["arguments"], dict):
         raise ValueError(f"a class and its arguments are expected, got {', '.join(map(repr, value))}.")
     if value["class"] not in known:
@@ -63,7 +63,7 @@ def built(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
             f"{value['class']!r} is not a class of this version of everypair. If it is yours, give it when loading: custom=[...]."
         )
     cls = known[value["class"]]
-    named = {key: built(argument, known) for key, argument in value["arguments"].items()}
+    named = {key: from_config(argument, known) for key, argument in value["arguments"].items()}
     parameters = inspect.signature(cls).parameters
     several = next((name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), None)
     if several is None:
@@ -86,7 +86,7 @@ def arguments_of(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names}
 
 
-def classes(custom: Iterable[type]) -> dict[str, type]:
+def known_classes(custom: Iterable[type]) -> dict[str, type]:
     """The known classes by name, and these."""
     own = {}
     for cls in custom:

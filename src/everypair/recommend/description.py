@@ -1,4 +1,4 @@
-"""Descriptions: the featurizers of all recipes of one side, with what they learnt from the rows of a fit."""
+"""Descriptions: the featurizers of all recipes of one side, with the features they learnt from the rows of a fit."""
 
 from __future__ import annotations
 

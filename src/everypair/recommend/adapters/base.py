@@ -92,7 +92,7 @@ class Adapter(ABC):
         self.model = model
 
     def check(self, context: Sequence[Recipe], item: Sequence[Recipe]) -> None:
-        """Refuse recipes that the model cannot use."""
+        """Refuse recipes that the model cannot use, and adapt to the others; called before :meth:`fit` and :meth:`restore`."""
         if not self.takes_item_features and any(not isinstance(recipe, ItemId) for recipe in item):
             raise ValueError(
                 f"{type(self.model).__name__} knows items by id alone: item=[ItemId()]; use FM or MFSI for attributes."
