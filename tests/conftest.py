@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from hypothesis import HealthCheck, settings
 
-from profiles import SMALL
+import profiles  # first: it sets where Numba keeps compiled kernels
 
-common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
-settings.register_profile("fixed", max_examples=25, derandomize=True, **common)
-settings.register_profile("small", max_examples=4, derandomize=True, **common)
-settings.register_profile("search", max_examples=1000, **common)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("small" if SMALL else "fixed"))
+settings.register_profile(
+    profiles.PROFILE,
+    max_examples=profiles.EXAMPLES,
+    derandomize=profiles.PROFILE != "search",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile(profiles.PROFILE)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if SMALL:
+    if profiles.SMALL:
         skip = pytest.mark.skip(reason="needs compiled kernels to finish in reasonable time")
         for item in items:
             if "full" in item.keywords:

@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
 
 from everypair.service import Limits, Settings, create_app
 
-from profiles import SMALL
+from profiles import EXAMPLES
 from services import fitted
 
 CHECKS = [
@@ -59,7 +59,7 @@ def test_the_service_conforms_to_its_description(api: Any, method: str, path: st
     """For generated requests that match the schema of the operation, and for requests that do not."""
 
     @given(case=api[path][method].as_strategy(generation_mode=mode))
-    @settings(max_examples=10 if SMALL else 100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2 * EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     def check(case: Any) -> None:
         case.call_and_validate(checks=CHECKS)
 

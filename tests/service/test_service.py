@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.cli.shell import main
-from everypair.service import Limits, Settings, create_app
+from everypair.service import Limits, Settings
 from everypair.service.engine import Engine
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch
@@ -36,8 +36,8 @@ from everypair.service.snapshot import Snapshots
 from everypair.service.supervisor import Supervisor
 from everypair.service.worker import SupervisorLink
 
-from profiles import SMALL
-from services import AppClient, dataset, fitted
+from profiles import EXAMPLES
+from services import WAIT, AppClient, create_app, dataset, fitted, get, post
 
 DATA = dataset()
 USERS, ITEMS = DATA.users.values.to_pylist(), DATA.items.values.to_pylist()
@@ -85,7 +85,7 @@ def entries(items: list[dict[str, Any]]) -> list[tuple[Any, float, int]]:
 
 @pytest.mark.filterwarnings("ignore::everypair.FewerItemsWarning")
 @given(who=st.one_of(st.sampled_from(USERS), requests), options=filters)
-@settings(max_examples=8 if SMALL else 60)
+@settings(max_examples=2 * EXAMPLES)
 def test_lists_are_those_of_the_recommender(
     recommender: ep.Recommender, service: AppClient, who: Any, options: dict[str, Any]
 ) -> None:
@@ -140,7 +140,6 @@ def test_batched_requests_are_answered_like_single_ones(recommender: ep.Recommen
 
 
 @given(users_and_requests=st.lists(st.one_of(st.sampled_from(USERS), requests), min_size=2, max_size=12), n=st.integers(1, 12))
-@settings(max_examples=4 if SMALL else 40)
 def test_lists_do_not_depend_on_concurrent_requests(service: AppClient, users_and_requests: list[Any], n: int) -> None:
     bodies = [{"user" if isinstance(who, str) else "request": who, "n": n} for who in users_and_requests]
     batched = service.concurrently([("POST", "/recommend", body, {}) for body in bodies])
@@ -499,20 +498,33 @@ def test_invalid_limits(limits: Any) -> None:
         Limits(**limits)
 
 
-def make_similar_slow(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    similar = Engine.similar
+def with_similar_held(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, refusals: int, **limits: Any) -> AppClient:
+    """A client of an application that works on /similar until it has refused so many requests."""
+    similar, refused, release = Engine.similar, [], threading.Event()
 
-    def slow_similar(self: Engine, **fields: Any) -> Any:
-        time.sleep(seconds)
+    def held_similar(self: Engine, **fields: Any) -> Any:
+        release.wait(WAIT)
         return similar(self, **fields)
 
-    slow_similar.__name__ = "similar"
-    monkeypatch.setattr(Engine, "similar", slow_similar)
+    held_similar.__name__ = "similar"
+    monkeypatch.setattr(Engine, "similar", held_similar)
+    app = create_app(recommender, Settings(Limits(**limits)))
+
+    async def observed(scope: Any, receive: Any, send: Any) -> None:
+        async def observe(message: Any) -> None:
+            await send(message)
+            if message.get("status") in (429, 503):
+                refused.append(message)
+                if len(refused) == refusals:
+                    release.set()
+
+        await app(scope, receive, observe)
+
+    return AppClient(observed)
 
 
 def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_similar_slow(monkeypatch, 0.6)
-    client = limited(recommender, seconds=0.2)
+    client = with_similar_held(recommender, monkeypatch, refusals=1, seconds=0.2)
     answer = client.post("/similar", item=ITEMS[0])
     assert answer.status_code == 503
     assert "0.2 seconds" in answer.json()["error"]["message"]
@@ -539,8 +551,7 @@ def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, mon
 
 
 def test_too_many_concurrent_requests(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_similar_slow(monkeypatch, 0.5)
-    client = limited(recommender, concurrent=3)
+    client = with_similar_held(recommender, monkeypatch, refusals=3, concurrent=3)
     sent: Any = [("POST", "/similar", {"item": ITEMS[0]}, {})] * 6 + [("GET", "/health", None, {})]
     answers = client.concurrently(sent)
     assert sorted(answer.status_code for answer in answers) == [200] * 4 + [429] * 3
@@ -892,18 +903,18 @@ def test_a_supervisor_in_this_process(tmp_path: Path) -> None:
     found: dict[str, Any] = {}
 
     def version() -> str:
-        return httpx.get(f"http://127.0.0.1:{supervisor.port}/health", timeout=60).json()["model"]
+        return get(f"http://127.0.0.1:{supervisor.port}/health").json()["model"]
 
     def client() -> None:
         try:
             found["first"] = version()
             fitted(seed=2).save(model)
-            end = time.monotonic() + 30
+            end = time.monotonic() + WAIT
             while version() == found["first"] and time.monotonic() < end:
                 time.sleep(0.05)
             found["second"] = version()
             (model / "manifest.json").write_text("{}")
-            found["refused"] = httpx.post(f"http://127.0.0.1:{supervisor.port}/reload", timeout=60)
+            found["refused"] = post(f"http://127.0.0.1:{supervisor.port}/reload")
             os.kill(supervisor._workers[0].process.pid, signal.SIGKILL)
             found["third"] = version()
         finally:

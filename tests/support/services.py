@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import httpx
 import pytest
 
 import everypair as ep
+import everypair.service
+from everypair.service import Limits, Settings
 
 CONTEXT = [ep.UserId(), ep.Attributes("country", "age"), ep.Previous(), ep.History(last=20)]
 ITEM = [ep.ItemId(), ep.Attributes("category")]
@@ -36,6 +39,13 @@ def fitted(model: Any = None, seed: int = 0, **recipes: Any) -> ep.Recommender:
     """A fitted recommender; by default a factorization machine with recipes of all kinds."""
     recipes = recipes or {"context": CONTEXT, "item": ITEM}
     return ep.Recommender(model or ep.FM(factors=4, epochs=2, random_state=seed), **recipes).fit(dataset())
+
+
+def create_app(model: Any, settings: Settings | None = None) -> Any:
+    """An application without a limit of time unless one is set: a first request compiles, which takes long on a busy machine."""
+    settings = settings or Settings()
+    seconds = WAIT if settings.limits.seconds == Limits.seconds else settings.limits.seconds
+    return everypair.service.create_app(model, replace(settings, limits=replace(settings.limits, seconds=seconds)))
 
 
 class AppClient:
@@ -107,7 +117,7 @@ class ServiceProcess:
 @contextmanager
 def serving(folder: Path, *options: str, **environment: str) -> Iterator[ServiceProcess]:
     """Run ``everypair serve`` on a folder, on any free port."""
-    command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", *options]
+    command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", "--seconds", str(WAIT), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     lines: queue.Queue[str | None] = queue.Queue()
 
