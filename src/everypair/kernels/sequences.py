@@ -2,7 +2,7 @@
 
 Sequences lie end to end in ``items``: sequence s holds the positions ``bounds[s]:bounds[s + 1]``. The history of a row is the first
 events of a sequence, or the last few of those; X has a row for each, with the decayed and scaled number of times each item occurs.
-Along a sequence ``X v`` is a running sum (:func:`next_sum`): an event enters, fades with every later one and, where only the
+Along a sequence ``X v`` is a running sum (see :func:`run_on`): an event enters, fades with every later one and, where only the
 ``last`` events count, leaves.
 
 Kernels that take :class:`Sequences` need rows in the order of sequences, so that the data of a sequence stay in the cache. Ranges
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.kernels.jit import fill, fused, kernel, leaf, pick
+from everypair.kernels.jit import fill, fused, inlined, kernel, leaf, pick
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_rows
 from everypair.kernels.row_vectors import add_multiple
 from everypair.runtime.numerics import Values
@@ -64,16 +64,25 @@ class Line(NamedTuple):
     r: np.ndarray
 
 
-@leaf
-def next_sum(x, total, begin, n, items, v, width, column):
-    """``R(n) = decay R(n - 1) + enter v - leave v``: the running sum after event n of the sequence that begins at ``begin``.
+# The arithmetic of all running sums: R = decay R + enter v - leave v. Loops have the branch that says whether an event leaves: Numba
+# counts references to the arrays that a function with a branch takes, which makes such a loop five times as slow.
 
-    Item i has the value ``v[width i + column]``.
-    """
-    change = pick(x.enter, begin + n) * v[width * items[n] + column]
-    if n >= x.last:
-        left = n - x.last
-        change = fused(-pick(x.leave, begin + left), v[width * items[left] + column], change)
+
+@inlined
+def enter(x, p, value):
+    """The change by an event that enters at position p."""
+    return pick(x.enter, p) * value
+
+
+@inlined
+def leave(x, p, value, change):
+    """The change less what the event at position p takes with it."""
+    return fused(-pick(x.leave, p), value, change)
+
+
+@inlined
+def run_on(x, total, change):
+    """The sum after the change."""
     return fused(x.decay, total, change)
 
 
@@ -87,7 +96,10 @@ def running(start, stop, bounds, items, x, v, out):
         begin, events = bounds[s], items[bounds[s] : bounds[s + 1]]
         total = np.float64(0.0)
         for n in range(len(events)):
-            total = next_sum(x, total, begin, n, events, v, 1, 0)
+            change = enter(x, begin + n, v[events[n]])
+            if n >= x.last:
+                change = leave(x, begin + n - x.last, v[events[n - x.last]], change)
+            total = run_on(x, total, change)
             out[begin + n] = total
 
 
@@ -128,7 +140,7 @@ def take_at(start, stop, position, source, scale, out):
 
 @leaf
 def _next_vector(decay, total, entering, leave, leaving):
-    """:func:`next_sum` for vectors. The compiler orders and fuses the sum as it likes: other bits than those of ``next_sum``."""
+    """The next running sum of vectors. The compiler orders and fuses it as it likes: other bits than those of :func:`run_on`."""
     for f in range(len(total)):
         total[f] = decay * total[f] + (entering[f] - leave * leaving[f])
 
@@ -220,24 +232,20 @@ def forward(sequences, x, s, v, out):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            total = next_sum(x, total, begin, n, items, v, 1, 0)
+            change = enter(x, begin + n, v[items[n]])
+            if n >= x.last:
+                change = leave(x, begin + n - x.last, v[items[n - x.last]], change)
+            total = run_on(x, total, change)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
 
 
 @leaf
-def share_of_event(x, total, begin, n, end, adjoint, width, column):
-    """The share of event n in ``X' z``: ``total`` is the adjoint of the running sum after it, which is kept for earlier events."""
-    adjoint[width * n + column] = total
-    share = pick(x.enter, begin + n) * total
-    if n < end - x.last:
-        share -= pick(x.leave, begin + n) * adjoint[width * (n + x.last) + column]
-    return share
-
-
-@leaf
 def backward(sequences, x, s, z, adjoint, out):
-    """``out += X' z`` for the rows of sequence s, the first of which is ``z[0]``: the transpose of :func:`forward`."""
+    """``out += X' z`` for the rows of sequence s, the first of which is ``z[0]``: the transpose of :func:`forward`.
+
+    ``adjoint[n]`` is the derivative with respect to the running sum after event n.
+    """
     begin, items, count = of_sequence(sequences, s)
     total = np.float64(0.0)
     c, end = len(count), len(items)
@@ -246,8 +254,12 @@ def backward(sequences, x, s, z, adjoint, out):
         while c > 0 and count[c - 1] > n:
             c -= 1
             more += z[c] * x.scale[min(count[c], x.last)]
-        total = x.decay * total + more
-        out[items[n]] += share_of_event(x, total, begin, n, end, adjoint, 1, 0)
+        total = run_on(x, total, more)
+        adjoint[n] = total
+        share = enter(x, begin + n, total)
+        if n < end - x.last:
+            share = leave(x, begin + n, adjoint[n + x.last], share)
+        out[items[n]] += share
 
 
 # Entries and squares at once: two sums that do not wait for each other. The numbers of an item or an event lie side by side, at
@@ -263,8 +275,13 @@ def forward_both(sequences, sums, s, v, out, out2):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            total = next_sum(x, total, begin, n, items, v, 2, 0)
-            total2 = next_sum(x2, total2, begin, n, items, v, 2, 1)
+            i = items[n]
+            change, change2 = enter(x, begin + n, v[2 * i]), enter(x2, begin + n, v[2 * i + 1])
+            if n >= x.last:
+                i = items[n - x.last]
+                change = leave(x, begin + n - x.last, v[2 * i], change)
+                change2 = leave(x2, begin + n - x.last, v[2 * i + 1], change2)
+            total, total2 = run_on(x, total, change), run_on(x2, total2, change2)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
         out2[c] = total2 * x2.scale[min(count[c], x.last)]
@@ -283,11 +300,15 @@ def backward_both(sequences, sums, s, z, z2, adjoint, out):
             c -= 1
             more += z[c] * x.scale[min(count[c], x.last)]
             more2 += z2[c] * x2.scale[min(count[c], x.last)]
-        total = x.decay * total + more
-        total2 = x2.decay * total2 + more2
+        total, total2 = run_on(x, total, more), run_on(x2, total2, more2)
+        adjoint[2 * n], adjoint[2 * n + 1] = total, total2
+        share, share2 = enter(x, begin + n, total), enter(x2, begin + n, total2)
+        if n < end - x.last:
+            share = leave(x, begin + n, adjoint[2 * (n + x.last)], share)
+            share2 = leave(x2, begin + n, adjoint[2 * (n + x.last) + 1], share2)
         i = items[n]
-        out[2 * i] += share_of_event(x, total, begin, n, end, adjoint, 2, 0)
-        out[2 * i + 1] += share_of_event(x2, total2, begin, n, end, adjoint, 2, 1)
+        out[2 * i] += share
+        out[2 * i + 1] += share2
 
 
 @leaf
