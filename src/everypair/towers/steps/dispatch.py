@@ -122,11 +122,11 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     dimension only the sums of the moves are needed.
 
     One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with
-    :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by :math:`t p + t^2 r`, where
-    :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So: a direction from conjugate gradients
-    on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with themselves are left in, and a row is a
-    quadratic in u alone), and along it the exact minimum of the loss, a polynomial of degree four in t. The objective never
-    rises.
+    :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by
+    :math:`t p + t^2 r`, where :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So: a direction
+    from conjugate gradients on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with themselves are
+    left in, and a row is a quadratic in u alone), and along it the exact minimum of the loss, a polynomial of degree four in t. The
+    objective never rises.
     """
     if isinstance(field, OneHotField) and field.by_row:
         step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), last, solver.workers)
