@@ -25,7 +25,7 @@ from everypair.runtime import svg
 from everypair.towers import Concat, Constant, Embedding, Linear, Lookup, Machine, Product, Sum
 
 from logs import logs
-from sequences import Sequences, pasts
+from sequences import Sequences, histories
 from settings import COMMON
 
 COUNTRY, PAST = ep.Attributes("country"), ep.History(last=3, decay=0.7, name="past")
@@ -93,7 +93,7 @@ def test_the_items_of_a_row_at_its_minimum_are_all_there_is(log: ep.Dataset, las
         assert {row["field"] for row in table[:-1]} == {"history"}
 
 
-@given(pasts(), st.sampled_from([Window(0, 1.0, "sqrt"), Window(2, 0.5, "mean"), Window(3, 0.9, "none")]))
+@given(histories(), st.sampled_from([Window(0, 1.0, "sqrt"), Window(2, 0.5, "mean"), Window(3, 0.9, "none")]))
 def test_entries_are_those_of_the_matrix(past: Sequences, window: Window) -> None:
     history = HistoryField(past.items, past.bounds, past.begin, past.end, past.n_items, window)
     matrix = history.toarray()

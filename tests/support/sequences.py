@@ -24,17 +24,17 @@ class Sequences(NamedTuple):
         """As the formula says, row by row."""
         X = np.zeros((len(self.end), self.n_items))
         for row, begin, end in zip(X, self.begin, self.end, strict=True):
-            past = self.items[begin:end][-window.last :] if window.last else self.items[begin:end]
-            weights = window.decay ** np.arange(len(past))[::-1]
-            np.add.at(row, past, weights)
-            if len(past):
+            history = self.items[begin:end][-window.last :] if window.last else self.items[begin:end]
+            weights = window.decay ** np.arange(len(history))[::-1]
+            np.add.at(row, history, weights)
+            if len(history):
                 row /= {"sqrt": np.sqrt(weights.sum()), "mean": weights.sum(), "none": 1.0}[window.normalize]
         return X
 
 
 @st.composite
-def pasts(draw: st.DrawFn) -> Sequences:
-    """Sequences in which items repeat; rows with pasts of any length, also none, also several with the same."""
+def histories(draw: st.DrawFn) -> Sequences:
+    """Sequences in which items repeat; rows with histories of any length, also none, also several with the same."""
     n_items = draw(st.integers(1, 4))
     sequences = draw(st.lists(st.lists(st.integers(0, n_items - 1), max_size=9), min_size=1, max_size=4))
     bounds = np.append(0, np.cumsum([len(sequence) for sequence in sequences]))

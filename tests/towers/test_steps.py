@@ -169,8 +169,8 @@ def test_slopes_of_events(seed: int, dtype: type, many: bool, lost: bool) -> Non
     np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
 
 
-def past_events(random: np.random.Generator, n_users: int, longest: int, n_items: int, window: Window) -> HistoryField:
-    """A row for some of the events, in order: the past of each is what the user did before."""
+def random_history(random: np.random.Generator, n_users: int, longest: int, n_items: int, window: Window) -> HistoryField:
+    """A row for some of the events, in order: the history of each is what the user did before."""
     lengths = random.integers(0, longest + 1, n_users)
     bounds = np.append(0, np.cumsum(lengths))
     user = np.repeat(np.arange(n_users), lengths)
@@ -187,7 +187,7 @@ windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]),
 @given(window=windows, seed=seeds)
 def test_a_history_by_sequence_takes_the_steps_of_products(model: type, kind: str, window: Window, seed: int) -> None:
     random = np.random.default_rng(seed)
-    history = past_events(random, 4, 12, 3, window)
+    history = random_history(random, 4, 12, 3, window)
     n = history.shape[0]
     if n == 0:
         return

@@ -1,1 +1,1 @@
-"""What rows of data look like to a tower: features by field, levels, histories as running sums, tables of them."""
+"""Rows of data as towers read them: fields of features, levels, histories as running sums, and tables of such columns."""

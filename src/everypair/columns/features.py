@@ -1,4 +1,4 @@
-"""Features of contexts or items: named fields, each with one row per context or item."""
+"""The features of contexts or items: fields by name, each with one row per context or item."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Features:
 
 
 def require_squares(features: Features) -> None:
-    """Refuse, before anything is computed, operators that cannot give the products with squared entries."""
+    """Raise an error for operators without products with squared entries, before anything is computed."""
     for name, field in features.fields.items():
         if not field.has_squares:
             raise ValueError(
@@ -67,7 +67,7 @@ def require_squares(features: Features) -> None:
 
 
 def feature_weights(features: Features, row_weight: np.ndarray, needed: bool) -> dict[str, np.ndarray]:
-    """``sum_c x_cl^2 row_weight_c``: the weight of each feature, by field (ones where it is not needed)."""
+    """``sum_c x_cl^2 row_weight_c``: the weight of each feature, by field; ones if not ``needed``."""
     if not needed:
         return {name: np.ones(width) for name, width in features.widths.items()}
     return {

@@ -16,8 +16,8 @@ from everypair.runtime import validation as check
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import SERIAL, Workers
 
-DENSE = 0.5  # share of entries that are not zero from which an array is kept as one
-# Ranges of rows with sums by level of their own: at most, rows in each at least, and rows for each level at least.
+DENSE = 0.5  # share of non-zeros from which an array is stored densely
+# Ranges of rows that have sums by level of their own: the most ranges, the fewest rows of a range, and the fewest rows per level.
 RANGES = 16
 RANGE = 8_192
 LEVEL = 8
@@ -25,10 +25,10 @@ LEVEL = 8
 
 @runtime_checkable
 class Operator(Protocol):
-    """A field that is computed, not stored: ``X v`` and ``X' z``, as ``scipy.sparse.linalg.LinearOperator`` has them.
+    """A field that is computed, not stored: products ``X v`` and ``X' z`` like those of ``scipy.sparse.linalg.LinearOperator``.
 
     An attribute ``squared``, an operator for the squared entries, is needed for factorization machines and for
-    ``regularization_exponent``; without it the block solve goes without its preconditioner.
+    ``regularization_exponent``; without it the block solve has no preconditioner.
     """
 
     shape: tuple[int, int]
@@ -39,14 +39,14 @@ class Operator(Protocol):
 
 
 class Field:
-    """A block X of feature columns: products with it, and its columns where it has any."""
+    """A block X of feature columns, and products with it."""
 
     shape: tuple[int, int]
     one_hot: bool  # at most one feature in each row
-    makes_columns = False  # has :meth:`iterate_columns`
-    has_rows = False  # has :meth:`add_rows`
-    has_squares = True  # has the products with squared entries
-    few_features = False  # a row has few of them, each worth a word of its own
+    makes_columns = False  # whether :meth:`iterate_columns` is implemented
+    has_rows = False  # whether :meth:`add_rows` is
+    has_squares = True  # whether the products with squared entries are
+    few_features = False  # whether a row has few features, which explanations list one by one
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""
@@ -58,7 +58,7 @@ class Field:
             sums += self.multiply(w, workers)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
-        """``out += X[start:stop] W``, for weights with a row for each feature: all dimensions of a range of rows."""
+        """``out += X[start:stop] W``: all dimensions of a range of rows; ``W`` has a row for each feature."""
         raise NotImplementedError
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
@@ -66,11 +66,11 @@ class Field:
         raise NotImplementedError
 
     def multiply_squared(self, v: np.ndarray, workers: Workers) -> np.ndarray:
-        """``X^2 v``, entries squared."""
+        """``X^2 v``, with the squares of the entries."""
         raise NotImplementedError
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
-        """``(X^2)' z``, entries squared."""
+        """``(X^2)' z``, with the squares of the entries."""
         raise NotImplementedError
 
     def iterate_columns(self) -> Iterator[np.ndarray]:
@@ -82,19 +82,19 @@ class Field:
         raise NotImplementedError
 
     def entries(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """The features that a row has, in order, and their values (float64)."""
+        """The non-zero features of a row, in order, and their values (float64)."""
         values = self.multiply_transposed(np.eye(1, self.shape[0], row)[0], SERIAL)
         there = np.flatnonzero(values)
         return there, values[there]
 
     def content(self) -> Iterator[Any]:
-        """What tells it from other fields, for a fingerprint: its arrays or, where there are none, a product."""
+        """The content for a fingerprint: the arrays of the field or, if it has none, a product."""
         yield self.shape
         yield self.multiply(1.0 / np.arange(1, self.shape[1] + 1), SERIAL)
 
 
 class Compressed:
-    """Compressed rows (or columns) of a sparse matrix, and the ranges that threads share them in."""
+    """Compressed rows (or columns) of a sparse matrix, and the ranges of them that threads work on."""
 
     def __init__(self, indptr: np.ndarray, indices: np.ndarray, values: Values) -> None:
         self.arrays = sparse.SparseRows(indptr.astype(np.int64), indices, values)
@@ -112,7 +112,7 @@ class Compressed:
 
 
 class SparseField(Field):
-    """A sparse matrix, compressed both ways."""
+    """A sparse matrix, by compressed rows and by compressed columns."""
 
     few_features = True
     has_rows = True
@@ -131,7 +131,7 @@ class SparseField(Field):
         self.columns = Compressed(csc.indptr, csc.indices, 1.0 if ones else csc.data)
 
     def take(self, index: np.ndarray) -> SparseField:
-        """Some of the rows."""
+        """The rows ``index``."""
         return SparseField("rows", self._matrix()[index])
 
     def toarray(self) -> np.ndarray:
@@ -155,7 +155,7 @@ class SparseField(Field):
         return self.rows.apply(sparse.multiply, v, workers)
 
     def add_products(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
-        """A thread takes whole dimensions: fewer, longer pieces of work than a product at a time."""
+        """Each thread takes whole dimensions: fewer and longer tasks than those of one product after the other."""
         workers.run(sparse.add_products, workers.singly(len(W), W.size + out.size), self.rows.arrays, W, out)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
@@ -172,7 +172,7 @@ class SparseField(Field):
 
 
 class OneHotField(Field):
-    """A feature per level of a categorical column: all that is kept is the level of each row.
+    """A feature per level of a categorical column, stored as the level of each row.
 
     Parameters
     ----------
@@ -198,16 +198,16 @@ class OneHotField(Field):
 
     @cached_property
     def ranges(self) -> np.ndarray:
-        """Bounds of ranges of rows that keep sums by level of their own: a matter of the data, not of the threads."""
+        """Bounds of ranges of rows that have sums by level of their own; they depend on the data, not on the number of threads."""
         return np.linspace(0, self.shape[0], 1 + max(1, ranges_with_sums(*self.shape))).astype(np.int64)
 
     @property
     def by_row(self) -> bool:
-        """Whether sums by level are best made row by row: with a level for every few rows, those of a range cost too much."""
+        """Whether sums by level are computed row by row: with few rows per level, sums for each range would cost too much."""
         return ranges_with_sums(*self.shape) > 0
 
     def take(self, index: np.ndarray) -> OneHotField:
-        """Some of the rows."""
+        """The rows ``index``."""
         return OneHotField(self._signed()[index], self.shape[1])
 
     def toarray(self) -> np.ndarray:
@@ -247,7 +247,7 @@ class OneHotField(Field):
 
 
 class DenseField(Field):
-    """A matrix most of whose entries are not zero: embeddings of texts or pictures."""
+    """A matrix with mostly non-zero entries, such as embeddings of texts or images."""
 
     one_hot = False
     makes_columns = True
@@ -259,7 +259,7 @@ class DenseField(Field):
         self.shape = (len(matrix), matrix.shape[1])
 
     def take(self, index: np.ndarray) -> DenseField:
-        """Some of the rows."""
+        """The rows ``index``."""
         return DenseField("rows", self._matrix[index])
 
     def toarray(self) -> np.ndarray:
@@ -288,8 +288,8 @@ class DenseField(Field):
             yield np.ascontiguousarray(column)
 
     def _times(self, entries: Callable[[np.ndarray], np.ndarray], v: np.ndarray, workers: Workers) -> np.ndarray:
-        parts = workers.chunks(self.shape[0], lambda start, stop: entries(self._matrix[start:stop]) @ v)
-        return np.concatenate(parts).astype(v.dtype, copy=False)
+        chunks = workers.chunks(self.shape[0], lambda start, stop: entries(self._matrix[start:stop]) @ v)
+        return np.concatenate(chunks).astype(v.dtype, copy=False)
 
     def _transposed_times(self, entries: Callable[[np.ndarray], np.ndarray], z: np.ndarray, workers: Workers) -> np.ndarray:
         def term(start: int, stop: int) -> np.ndarray:
@@ -299,7 +299,7 @@ class DenseField(Field):
 
 
 class OperatorField(Field):
-    """A linear operator: its columns are never seen."""
+    """A linear operator, of which only products are known."""
 
     one_hot = False
 
@@ -375,7 +375,7 @@ def as_field(name: str, matrix: Any) -> Field:
 
 
 def _levels_of(field: SparseField) -> OneHotField | None:
-    """The same field by the level of each row, if it is nothing but ones, at most one in each row."""
+    """The field as levels, if all entries are ones and no row has more than one."""
     indptr, indices, values = field.rows.arrays
     if not field.one_hot or np.ndim(values) != 0:
         return None
@@ -385,13 +385,13 @@ def _levels_of(field: SparseField) -> OneHotField | None:
 
 
 def ranges_with_sums(rows: int, levels: int) -> int:
-    """In how many ranges rows keep sums by level of their own; none where a level has too few rows for that to pay."""
+    """The number of ranges of rows that have sums by level of their own; 0 where levels have too few rows for that to pay."""
     found = min(RANGES, rows // RANGE, rows // (LEVEL * max(levels, 1)))
     return max(found, 1) if found >= 2 or rows < 2 * RANGE else 0
 
 
 def with_none(table: np.ndarray, axis: int = 0) -> np.ndarray:
-    """With a last entry that is zero: what rows without a level find."""
+    """The table with a zero appended, for rows without a level."""
     shape = list(table.shape)
     shape[axis] = 1
     return np.concatenate([table, np.zeros(shape, table.dtype)], axis=axis)

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everypair.columns.fields import Compressed, Field, ranges_with_sums
-from everypair.kernels import sequences as kernels
-from everypair.kernels import sparse
+from everypair.kernels import running_sums, sparse
 from everypair.kernels.order import grouped
-from everypair.kernels.sequences import HistorySums, RunningSum, Sequences
+from everypair.kernels.running_sums import RunningSum
+from everypair.kernels.sequences import HistorySums, Sequences, add_product
 from everypair.runtime.parallel import SERIAL, Workers
 
 NORMALIZATIONS = ("sqrt", "mean", "none")
@@ -130,7 +130,7 @@ class HistoryField(Field):
         """What a repeated item adds to its square depends on when it occurred before."""
         decay = self.window.decay**2
         enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
-        repeats = kernels.square_coefficients(self._bounds, self._items, self.shape[1], self._entries, enter, leave)
+        repeats = running_sums.square_coefficients(self._bounds, self._items, self.shape[1], self._entries, enter, leave)
         coefficients = (enter, leave) if repeats else (1.0, decay**self._last)
         return RunningSum(decay, self._last, *coefficients, self._scale**2)
 
@@ -164,10 +164,10 @@ class HistoryField(Field):
             return
         for w, sums in zip(W, out, strict=True):
             self.count_visits(1)
-            workers.run(kernels.add_product, range(len(self.sequences.ranges)), self.sequences, self._entries, w, sums)
+            workers.run(add_product, range(len(self.sequences.ranges)), self.sequences, self._entries, w, sums)
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
-        kernels.add_history(start, stop, self._items, self._begin, self._end, self._entries, W, out)
+        running_sums.add_history(start, stop, self._items, self._begin, self._end, self._entries, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._backward(z, self._entries, workers)
@@ -187,17 +187,17 @@ class HistoryField(Field):
         self.count_visits(1)
         if self.sequences is not None:
             out = np.zeros(self.shape[0], v.dtype)
-            workers.run(kernels.add_product, range(len(self.sequences.ranges)), self.sequences, x, v, out)
+            workers.run(add_product, range(len(self.sequences.ranges)), self.sequences, x, v, out)
             return out
         sums = np.empty(len(self._items))
-        workers.run(kernels.running, self._events.ranges(workers), self._bounds, self._items, x, v, sums)
+        workers.run(running_sums.running, self._events.ranges(workers), self._bounds, self._items, x, v, sums)
         out = np.empty(self.shape[0], v.dtype)
-        workers.run(kernels.take_at, workers.even(len(out)), self._position, sums, x.scale[self._counted], out)
+        workers.run(running_sums.take_at, workers.even(len(out)), self._position, sums, x.scale[self._counted], out)
         return out
 
     def _backward(self, z: np.ndarray, x: RunningSum, workers: Workers) -> np.ndarray:
         self.count_visits(1)
         sums = np.zeros(len(self._items))
-        kernels.add_at(self._position, z, x.scale[self._counted], sums)
-        workers.run(kernels.running_transposed, self._events.ranges(workers), self._bounds, x, sums)
+        running_sums.add_at(self._position, z, x.scale[self._counted], sums)
+        workers.run(running_sums.running_transposed, self._events.ranges(workers), self._bounds, x, sums)
         return self._by_item.apply(sparse.multiply, sums, workers).astype(z.dtype, copy=False)

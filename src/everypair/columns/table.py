@@ -1,4 +1,4 @@
-"""What is known of contexts or items: columns of levels, of features, of numbers."""
+"""Tables that describe contexts, items or levels: columns of levels, of features and of numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from everypair.runtime.stored_names import stored_name
 
 
 class Levels:
-    """A categorical column: the level of each row, and what is known of each level.
+    """A categorical column: the level of each row, and columns that describe the levels.
 
     Parameters
     ----------
     codes : array of integers
-        The level of each row, from 0; -1 for none (no previous item, say), which has the zero vector.
+        The level of each row, from 0; -1 for none (no previous item, say). A row without a level has the zero vector.
     n : int, optional
         Number of levels; by default, the largest plus one.
     columns : mapping, optional
-        What describes the levels, as ``contexts`` describes contexts: for towers over levels with features of their own (see
+        Columns with a row per level, as ``contexts`` has a row per context: for towers over levels (see
         :class:`everypair.towers.Lookup`).
 
     Examples
@@ -53,18 +53,18 @@ class Levels:
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each level's rows begin, and the rows, level by level."""
+        """Where the rows of each level begin, and the rows, level by level."""
         if not self.missing:
             return grouped(self.codes, self.n, np.int64)
         indptr, rows = grouped(self.codes + 1, self.n + 1, np.int64)
         return indptr[1:] - indptr[1], rows[indptr[1] :]
 
     def spread(self, of_levels: np.ndarray) -> np.ndarray:
-        """To each row what belongs to its level; zero to rows without one."""
+        """The values of levels, for each row; zero for rows without a level."""
         return self.padded(of_levels)[self.codes]
 
     def padded(self, of_levels: np.ndarray) -> np.ndarray:
-        """What ``codes`` may index: with a zero for the missing level, if there is one."""
+        """The values of levels such that ``codes`` can index them: with a zero for the missing level, if rows have none."""
         return with_none(of_levels) if self.missing else of_levels
 
     def sum(self, of_rows: np.ndarray) -> np.ndarray:
@@ -72,14 +72,14 @@ class Levels:
         return np.bincount(self.codes + 1, of_rows, self.n + 1)[1:]
 
     def rows(self, name: str) -> Rows:
-        """The levels as rows of their own: the same ones each time, so that they know which columns were used."""
+        """The levels as a table: always the same object, so that it records which columns are used."""
         if self._rows is None:
             own = {key: column.of(column.codes) if isinstance(column, Levels) else column for key, column in self.columns.items()}
             self._rows = Rows(name, self.n, own)
         return self._rows
 
     def like(self, argument: str, name: str, trained: Levels) -> Levels:
-        """These levels where ``trained`` were in the fit: the same ones, unless they bring a description of their own."""
+        """This column where a fit had ``trained``: the levels of the fit, or new ones if ``columns`` describes them."""
         described = trained.rows(name)
         if not self.columns or self.columns is trained.columns or not (described.used or name in self.columns):
             return trained.of(level_codes(argument, self.codes, trained.n))
@@ -95,7 +95,7 @@ class Levels:
         return other
 
     def content(self) -> Iterator[Any]:
-        """What tells it from other columns of levels, for a fingerprint."""
+        """The content for a fingerprint."""
         yield from (self.n, self.codes)
         for name, column in self.columns.items():
             yield name
@@ -110,9 +110,9 @@ class Levels:
 
 
 class NewLevels(Levels):
-    """Levels that bring a description of their own: a table that need not be that of the fit.
+    """Levels with a table of their own, which may differ from that of the fit.
 
-    ``codes`` are levels of the fit, -1 for new ones, if the table says which they are; ``table`` numbers its own.
+    ``table`` has the codes of its own levels; ``codes`` are those of the fit, -1 for new levels, if the table has them.
     """
 
     def __init__(self, table: Levels, described: Rows, trained: Levels) -> None:
@@ -138,7 +138,7 @@ Column = Levels | Field | np.ndarray
 
 
 class Rows:
-    """Contexts, items or levels: how many there are, and the columns that describe them.
+    """A table of contexts, items or levels: their number, and the columns that describe them.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Rows:
     n : int
     columns : mapping
     index : array of integers, optional
-        Which of the ``size`` rows of the fit these are, -1 for none; by default they are those, all of them. None: not known.
+        The index of each row among the ``size`` rows of the fit, -1 for none; by default, all of them in order. None: unknown.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Rows:
     ) -> None:
         self.name, self.n, self.columns = name, n, dict(columns)
         self.index, self.size = index, size or n
-        self.used: set[str] = set()  # columns that some tower has read
+        self.used: set[str] = set()  # columns that towers have read
 
     def levels(self, name: str) -> Levels:
         """A categorical column."""
@@ -177,33 +177,33 @@ class Rows:
         return column
 
     def features(self, names: Sequence[str] = ()) -> Features:
-        """Columns as fields of features, levels as one feature each; by default all, or the row itself where there is none."""
+        """Columns as fields of features, with a feature per level; by default all, or a feature per row if there is none."""
         if not names and not self.columns:
             index = self.checked_index()
             return Features({self.name: OneHotField(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
     def pick(self, table: np.ndarray) -> np.ndarray:
-        """For each row, the entry of a table with one for each row of the fit; zero for a row that is new."""
+        """Each row's entry of a table with a row for each row of the fit; zero for new rows."""
         index = self.checked_index()
         return table[index] if isinstance(index, slice) or index.min(initial=0) >= 0 else with_none(table)[index]
 
     def checked_index(self) -> np.ndarray | slice:
-        """Which rows of the fit these are."""
+        """The index of each row among those of the fit; an error if it is unknown."""
         if self.index is None:
             raise ValueError(
-                f"there is a vector for each {self.name} of the fit, so rows must say which they are: give their numbers as "
-                f"{self.name!r} beside the other columns, -1 for a new {self.name}, which has the zero vector."
+                f"the model has a vector for each {self.name} of the fit, so every row needs its index there: give the indices as "
+                f"a column {self.name!r}, with -1 for a new {self.name}, whose vector is zero."
             )
         return self.index
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows can be taken: an operator has none."""
+        """Whether rows can be taken, which operators do not allow."""
         return not any(isinstance(column, OperatorField) for column in self.columns.values())
 
     def take(self, index: np.ndarray) -> Rows:
-        """Some of the rows."""
+        """The rows ``index``."""
         columns = {name: take_rows(column, index) for name, column in self.columns.items()}
         where = index if isinstance(self.index, slice) else None if self.index is None else self.index[index]
         return Rows(self.name, len(index), columns, where, self.size)
@@ -211,7 +211,7 @@ class Rows:
     def _column(self, name: str) -> Column:
         if name not in self.columns:
             known = ", ".join(map(repr, self.columns)) or "none"
-            raise ValueError(f"a tower asks for the column {name!r} of each {self.name}; given were {known}.")
+            raise ValueError(f"a tower reads the column {name!r} of each {self.name}, which is not among those given: {known}.")
         self.used.add(name)
         return self.columns[name]
 
@@ -223,7 +223,7 @@ class Rows:
 
 
 def as_rows(side: str, given: Any, n: int | None) -> Rows:
-    """What describes the contexts (or items) of a fit: a mapping of columns, Features, one matrix, or nothing."""
+    """The table of the contexts (or items) of a fit, from a mapping of columns, Features, one matrix, or None."""
     argument = f"{side}s"
     columns = {} if given is None else as_columns(argument, given)
     lengths = {name: len_of(column) for name, column in columns.items()}
@@ -237,7 +237,7 @@ def as_rows(side: str, given: Any, n: int | None) -> Rows:
 
 
 def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
-    """Other rows, described as those of the fit; where each row of the fit is its own, numbers of rows."""
+    """A table of other rows with the columns of the fit; if no column was used, of the rows' indices in the fit."""
     used = {name: column for name, column in trained.columns.items() if name in trained.used}
     columns = _mapping(given)
     index = None
@@ -264,7 +264,7 @@ def rows_like(argument: str, given: Any, trained: Rows) -> Rows:
 def as_columns(argument: str, given: Any, trained: Mapping[str, Column] | None = None) -> dict[str, Column]:
     """Columns by name, from a mapping, a data frame, Features, or a single matrix, which is one field named "features".
 
-    ``trained`` are those of the fit, if these describe other rows.
+    ``trained`` are the columns of the fit, if ``given`` describes other rows.
     """
     columns = _mapping(given)
     if not columns:
@@ -287,12 +287,12 @@ def _mapping(given: Any) -> dict[str, Any]:
 
 
 def _as_column(argument: str, name: str, column: Any, trained: Column | None) -> Column:
-    """A column by what it is or, if there was one in the fit, as that was."""
+    """A column of the kind that the values suggest or, if the fit had one of this name, of its kind."""
     if isinstance(trained, np.ndarray):
         array = check.array(argument, _codes(column))
         return check.reals(argument, array, len(array) if array.ndim == 1 else -1).astype(np.float64)
     if isinstance(column, Levels) and not isinstance(trained, Levels):
-        return column.of(column.codes)  # the fit's own
+        return column.of(column.codes)  # a copy for this fit
     if not isinstance(column, Levels | Field) and not sp.issparse(column):
         if isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1:
             column = check.array(argument, column)
@@ -326,7 +326,7 @@ def _codes(column: Any) -> Any:
 
 
 def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
-    """``codes`` as integers from -1 (none) to n - 1."""
+    """``codes``, checked: integers from -1 (none) to n - 1."""
     array = check.array(argument, codes)
     if array.dtype.kind != "i" or not array.size or array.min() > -1:
         return check.indices(argument, array, n)
@@ -336,7 +336,7 @@ def level_codes(argument: str, codes: Any, n: int | None) -> np.ndarray:
 
 
 def content_of(column: Column) -> Iterator[Any]:
-    """What tells a column from others, for a fingerprint."""
+    """The content of a column, for a fingerprint."""
     yield stored_name(type(column))
     yield from [column] if isinstance(column, np.ndarray) else column.content()
 
@@ -346,7 +346,7 @@ def len_of(column: Column) -> int:
 
 
 def _widths(columns: Mapping[str, Column], trained: Mapping[str, Column]) -> dict[str, Any]:
-    """Number of features by field, in the order of the fit; other columns by what they are."""
+    """Number of features by field, in the order of the fit; the kind of other columns."""
     order = [*[name for name in trained if name in columns], *[name for name in columns if name not in trained]]
     return {name: column.shape[1] if isinstance(column := columns[name], Field) else _kind(column) for name in order}
 
@@ -358,18 +358,18 @@ def _kind(column: Column) -> str:
 
 
 def take_rows(column: Column, index: np.ndarray) -> Column:
-    """Some of the rows of a column."""
+    """The rows ``index`` of a column."""
     if isinstance(column, np.ndarray):
         return column[index]
     return cast(Levels | OneHotField | SparseField | DenseField, column).take(index)
 
 
 def one_hot(codes: np.ndarray, n: int) -> sp.csr_array:
-    """A feature per level; a row without a level has none."""
+    """A matrix with a feature per level; rows without a level are empty."""
     there = codes >= 0
     return sp.csr_array((np.ones(int(there.sum())), codes[there], np.append(0, np.cumsum(there))), shape=(len(codes), n))
 
 
 def variable_letters(n: int) -> list[str]:
-    """The letters of a tensor's context variables: U, V as in the paper, U1, U2, ... for more of them."""
+    """The names of a tensor's context variables: U, V as in the paper; U1, U2, ... if there are not two."""
     return ["U", "V"] if n == 2 else [f"U{j + 1}" for j in range(n)]

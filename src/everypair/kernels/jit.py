@@ -44,6 +44,11 @@ def leaf(function: Callable[..., Any]) -> Any:
     return compiled(function, FASTMATH)
 
 
+def inlined(function: Callable[..., Any]) -> Any:
+    """A function whose source is copied into its callers: in an inner loop a call, with tuples of arrays above all, costs more."""
+    return numba.njit(inline="always")(function)
+
+
 def pick(value: Any, p: int) -> Any:
     """``value[p]``, or ``value`` itself if it is a number: a constant costs no memory per pair."""
     return value if np.ndim(value) == 0 else value[p]

@@ -24,7 +24,7 @@ from everypair.kernels.simd import (
     descend,
     steps,
     update,
-)  # fmt: skip
+)
 from everypair.runtime.numerics import Values
 
 
@@ -162,7 +162,7 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
     if longest:
         own_a[0], own_b[0] = a[0], b[0]
     own = WeightedPairs(np.arange(longest), own_scores, own_a, a_step, own_b, b_step)  # those of a level, gathered
-    M, partial = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts are summed in the data's own precision
+    M, partial = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts are summed in the precision of the data
     block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     delta = np.empty(LANES, dtype)
     total = np.empty((LANES + 1, LANES), np.float64)

@@ -1,7 +1,8 @@
-"""Which of 64 numbers reach a bound, as the bits of one integer: three leaves in LLVM's own terms.
+"""Which of 64 numbers reach a bound, as the bits of one integer: three leaves written in LLVM.
 
-Most runs of scores hold none that counts: a few vector comparisons say so, and where there are some, only those are visited. As in
-:mod:`everypair.kernels.simd`, the plain twins say what the leaves do, and stand in where compilation is off or indices are checked.
+Most runs of scores have none that reaches the bound, which a few vector comparisons show; otherwise only those that do are visited.
+As in :mod:`everypair.kernels.simd`, the plain twins define what the leaves do, and run where compilation is off or indices are
+checked.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def reaching_plain(values, at, least):
 
 
 def lowest_plain(mask):
-    """The number of the lowest bit that is set; there must be one."""
+    """The position of the lowest bit that is set; there must be one."""
     j = 0
     while not (mask >> np.uint64(j)) & np.uint64(1):
         j += 1
@@ -60,8 +61,9 @@ def _reaching(typingctx, values, at, least):  # pragma: no cover - compiled
         for first in range(0, BITS, LANES):
             place = builder.gep(data, [builder.add(args[1], ir.Constant(ir.IntType(64), first))])
             place = builder.bitcast(place, vector.as_pointer())
-            some = builder.fcmp_ordered(">=", builder.load(place, align=8 if isinstance(scalar, ir.DoubleType) else 4), bound)
-            bits = builder.zext(builder.bitcast(some, ir.IntType(LANES)), ir.IntType(BITS))
+            values = builder.load(place, align=8 if isinstance(scalar, ir.DoubleType) else 4)
+            reached = builder.fcmp_ordered(">=", values, bound)
+            bits = builder.zext(builder.bitcast(reached, ir.IntType(LANES)), ir.IntType(BITS))
             mask = builder.or_(mask, builder.shl(bits, ir.Constant(ir.IntType(BITS), first)))
         return mask
 

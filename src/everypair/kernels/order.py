@@ -1,4 +1,4 @@
-"""Counting sort: the compressed views of the observed pairs in time proportional to their number."""
+"""Counting sort and checks of order: compressed rows and columns in time proportional to the number of entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everypair.kernels.jit import kernel
 
 @kernel
 def compress(keys, n):
-    """Where each key's run begins once sorted: ``indptr`` of length n + 1."""
+    """Where the entries of each key begin once sorted: ``indptr`` of length n + 1."""
     indptr = np.zeros(n + 1, np.int64)
     for p in range(len(keys)):
         indptr[keys[p] + 1] += 1
@@ -40,9 +40,9 @@ def spread(keys, values, indptr, out):
 
 @kernel
 def transpose(indptr, indices, columns, rows, order):
-    """From compressed rows to compressed columns: the row of each entry, ascending, and where it was (if ``order`` is not None).
+    """From compressed rows to compressed columns: fill in the row of each entry, ascending, and its position before, in ``order``.
 
-    ``columns`` says where each column begins.
+    ``columns`` holds where each column begins; ``order`` may be None.
     """
     fill = columns[:-1].copy()
     for r in range(len(indptr) - 1):
@@ -64,7 +64,7 @@ def ascending(first, second):
 
 
 def grouped(keys: np.ndarray, n: int, dtype: type) -> tuple[np.ndarray, np.ndarray]:
-    """Where each key's run begins, and the positions of the keys sorted by key, equal keys in their order."""
+    """Where the entries of each key begin, and the positions sorted by key, equal keys in the order given."""
     indptr = compress(keys, n)
     order = np.empty(len(keys), dtype)
     stable_order(keys, indptr, np.arange(len(keys), dtype=dtype), order)
@@ -73,7 +73,7 @@ def grouped(keys: np.ndarray, n: int, dtype: type) -> tuple[np.ndarray, np.ndarr
 
 @kernel
 def strictly_ascending(indptr, indices):
-    """Whether the indices of every row ascend, none twice."""
+    """Whether the indices of every row ascend without repeats."""
     for r in range(len(indptr) - 1):
         for p in range(indptr[r] + 1, indptr[r + 1]):
             if indices[p] <= indices[p - 1]:
@@ -83,7 +83,7 @@ def strictly_ascending(indptr, indices):
 
 @kernel
 def first_duplicate(indptr, indices):
-    """Position of the first pair that equals the one before it in its row; -1 when there is none."""
+    """Position of the first pair that equals the one before it in its row; -1 if there is none."""
     for r in range(len(indptr) - 1):
         for p in range(indptr[r] + 1, indptr[r + 1]):
             if indices[p] == indices[p - 1]:

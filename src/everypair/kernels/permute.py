@@ -1,4 +1,4 @@
-"""Values from one order to another: of observed pairs, and of vectors."""
+"""Copies from one order to another: of values, and of columns of vectors."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def take(start, stop, order, values, out):
 
 @kernel
 def put(start, stop, order, values, out):
-    """``out[order[p]] = values[p]``; no place is named twice."""
+    """``out[order[p]] = values[p]``; ``order`` has no repeats."""
     for p in range(start, stop):
         out[order[p]] = values[p]
 
 
 @kernel
 def take_columns(start, stop, rows, first, width, out):
-    """``out[c, :width] = rows[c, first:first + width]``, and zeros beside it."""
+    """``out[c, :width] = rows[c, first:first + width]``, and zeros in the other columns."""
     for c in range(start, stop):
-        given, made = rows[c, first : first + width], out[c]
+        source, target = rows[c, first : first + width], out[c]
         if width == LANES:
             for f in range(LANES):
-                made[f] = given[f]
+                target[f] = source[f]
         else:
             for f in range(width):
-                made[f] = given[f]
-            for f in range(width, len(made)):
-                made[f] = 0.0
+                target[f] = source[f]
+            for f in range(width, len(target)):
+                target[f] = 0.0

@@ -1,4 +1,4 @@
-"""The sweep of a tower whose rows are free vectors (MF): every row is its own least-squares problem."""
+"""The sweep of a side whose rows are free vectors (MF): every row is its own least-squares problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everypair.kernels.jit import fill, kernel, leaf, pick, slice_of
 from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, accumulate, descend, steps, update
 from everypair.runtime.numerics import Values
 
-RUN = 2048  # pairs summed in the data's own precision before they are added up in float64
+RUN = 2048  # pairs summed in the precision of the data before they are added up in float64
 SHARED = 8 * RUN  # pairs of a row beyond which threads share it, in pieces of this size
 
 

@@ -1,12 +1,7 @@
-"""Histories as running sums along sequences of events: products in O(events), and block steps on the weights of a history.
+"""Block steps on the weights of a history, for rows in the order of sequences: the data of a sequence stay in the cache.
 
-Sequences lie end to end in ``items``: sequence s holds the positions ``bounds[s]:bounds[s + 1]``. The history of a row is the first
-events of a sequence, or the last few of those; X has a row for each, with the decayed and scaled number of times each item occurs.
-Along a sequence ``X v`` is a running sum (:func:`next_sum`): an event enters, fades with every later one and, where only the
-``last`` events count, leaves.
-
-Kernels that take :class:`Sequences` need rows in the order of sequences, so that the data of a sequence stay in the cache. Ranges
-of sequences have sums by item of their own, which are added in order, so that bits do not depend on the number of threads.
+X is the matrix of histories of :mod:`everypair.kernels.running_sums`. Ranges of sequences have sums by item of their own, which are
+added in order, so that bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,14 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.kernels.jit import fill, fused, kernel, leaf, pick
+from everypair.kernels.jit import fill, leaf
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_rows
-from everypair.kernels.row_vectors import add_multiple
-from everypair.runtime.numerics import Values
+from everypair.kernels.running_sums import RunningSum, enter, leave, run_on
 
 
 class Sequences(NamedTuple):
-    """Rows in the order of sequences: those of sequence s are ``rows[s]:rows[s + 1]``.
+    """Rows in the order of sequences: sequence s has the events ``bounds[s]:bounds[s + 1]`` and the rows ``rows[s]:rows[s + 1]``.
 
     The history of row c is the first ``count[c]`` events of its sequence, never fewer from row to row. Range j has the sequences
     ``ranges[j]:ranges[j + 1]``.
@@ -33,20 +27,6 @@ class Sequences(NamedTuple):
     rows: np.ndarray
     count: np.ndarray
     items: np.ndarray
-
-
-class RunningSum(NamedTuple):
-    """How events add up to the entries of X, or to their squares.
-
-    The event at position p enters with the factor ``enter[p]`` and leaves with ``leave[p]``; ``scale`` is the factor of a history
-    of which 0, 1, 2, ... events count.
-    """
-
-    decay: float
-    last: int
-    enter: Values
-    leave: Values
-    scale: np.ndarray
 
 
 class HistorySums(NamedTuple):
@@ -62,135 +42,6 @@ class Line(NamedTuple):
     u: np.ndarray
     p: np.ndarray
     r: np.ndarray
-
-
-@leaf
-def next_sum(x, total, begin, n, items, v, width, column):
-    """``R(n) = decay R(n - 1) + enter v - leave v``: the running sum after event n of the sequence that begins at ``begin``.
-
-    Item i has the value ``v[width i + column]``.
-    """
-    change = pick(x.enter, begin + n) * v[width * items[n] + column]
-    if n >= x.last:
-        left = n - x.last
-        change = fused(-pick(x.leave, begin + left), v[width * items[left] + column], change)
-    return fused(x.decay, total, change)
-
-
-# rows in any order
-
-
-@kernel
-def running(start, stop, bounds, items, x, v, out):
-    """``out[p]``: the running sum of ``v`` over the items of a sequence up to position p."""
-    for s in range(start, stop):
-        begin, events = bounds[s], items[bounds[s] : bounds[s + 1]]
-        total = np.float64(0.0)
-        for n in range(len(events)):
-            total = next_sum(x, total, begin, n, events, v, 1, 0)
-            out[begin + n] = total
-
-
-@kernel
-def running_transposed(start, stop, bounds, x, z):
-    """The transpose of :func:`running`, in place: the share of the event at each position in all later sums.
-
-    Not :func:`backward`: sums by item follow in another order, and differences that are nothing but rounding become zero.
-    """
-    for s in range(start, stop):
-        total = np.float64(0.0)
-        for p in range(bounds[s + 1] - 1, bounds[s] - 1, -1):
-            total = x.decay * total + z[p]
-            z[p] = total
-        for p in range(bounds[s], bounds[s + 1]):
-            whole = pick(x.enter, p) * z[p]
-            if p + x.last < bounds[s + 1]:
-                rest = whole - pick(x.leave, p) * z[p + x.last]
-                z[p] = rest if abs(rest) > 1e-13 * abs(whole) else 0.0
-            else:
-                z[p] = whole
-
-
-@kernel
-def add_at(position, values, scale, out):
-    """``out[position] += values * scale``, leaving out negative positions."""
-    for r in range(len(position)):
-        if position[r] >= 0:
-            out[position[r]] += np.float64(values[r]) * scale[r]
-
-
-@kernel
-def take_at(start, stop, position, source, scale, out):
-    """``out = source[position] * scale``, zero at negative positions."""
-    for r in range(start, stop):
-        out[r] = source[position[r]] * scale[r] if position[r] >= 0 else 0.0
-
-
-@leaf
-def _next_vector(decay, total, entering, leave, leaving):
-    """:func:`next_sum` for vectors. The compiler orders and fuses the sum as it likes: other bits than those of ``next_sum``."""
-    for f in range(len(total)):
-        total[f] = decay * total[f] + (entering[f] - leave * leaving[f])
-
-
-@kernel
-def add_history(start, stop, items, begin, end, x, W, out):
-    """``out += X[start:stop] W`` for rows with the histories ``items[begin:end]``: a running sum of vectors.
-
-    The sum continues from row to row while they follow each other in a sequence, and starts anew where they do not.
-    """
-    decay, last = x.decay, x.last
-    total = np.zeros(W.shape[1], np.float64)
-    gone = decay**last
-    sequence, p, first = -1, 0, 0  # the sum is over items[first:p]
-    for r in range(start, stop):
-        if begin[r] != sequence or end[r] < p:
-            fill(total, 0.0)
-            sequence, first = begin[r], max(begin[r], end[r] - last)
-            p = first
-        while p < end[r]:
-            entering = W[items[p]]
-            if p - last >= first:
-                _next_vector(decay, total, entering, gone, W[items[p - last]])
-            else:
-                _next_vector(decay, total, entering, 0.0, entering)
-            p += 1
-        add_multiple(x.scale[min(end[r] - begin[r], last)], total, out[r - start])
-
-
-@kernel
-def square_coefficients(bounds, items, n_items, x, enter, leave):
-    """Fill in ``enter`` and ``leave`` of the running sum of squared entries, given the running sum x of entries.
-
-    An item of weight y that occurs again goes from ``y^2`` to ``(y + 1)^2``, one that loses an event of weight w from ``y^2``
-    to ``(y - w)^2``. Returns whether any item occurred again while it counted.
-    """
-    weight = np.zeros(n_items, np.float64)
-    when = np.zeros(n_items, np.int64)
-    decay, last = x.decay, x.last
-    gone = decay**last
-    again = False
-    for s in range(len(bounds) - 1):
-        for p in range(bounds[s], bounds[s + 1]):
-            item = items[p]
-            y = weight[item] * decay ** (p - when[item])
-            if y > 0.0:
-                again = True
-            enter[p] = 1.0 + 2.0 * y
-            weight[item], when[item] = y + 1.0, p
-            q = p - last
-            if q >= bounds[s]:
-                item = items[q]
-                y = weight[item] * decay ** (p - when[item])
-                leave[q] = gone * (2.0 * y - gone)
-                left = y - gone
-                weight[item], when[item] = left if left > 1e-9 * y else 0.0, p
-        for p in range(bounds[s], bounds[s + 1]):
-            weight[items[p]] = 0.0
-    return again
-
-
-# rows in the order of sequences
 
 
 @leaf
@@ -220,24 +71,20 @@ def forward(sequences, x, s, v, out):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            total = next_sum(x, total, begin, n, items, v, 1, 0)
+            change = enter(x, begin + n, v[items[n]])
+            if n >= x.last:
+                change = leave(x, begin + n - x.last, v[items[n - x.last]], change)
+            total = run_on(x, total, change)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
 
 
 @leaf
-def share_of_event(x, total, begin, n, end, adjoint, width, column):
-    """The share of event n in ``X' z``: ``total`` is the adjoint of the running sum after it, which is kept for earlier events."""
-    adjoint[width * n + column] = total
-    share = pick(x.enter, begin + n) * total
-    if n < end - x.last:
-        share -= pick(x.leave, begin + n) * adjoint[width * (n + x.last) + column]
-    return share
-
-
-@leaf
 def backward(sequences, x, s, z, adjoint, out):
-    """``out += X' z`` for the rows of sequence s, the first of which is ``z[0]``: the transpose of :func:`forward`."""
+    """``out += X' z`` for the rows of sequence s, the first of which is ``z[0]``: the transpose of :func:`forward`.
+
+    ``adjoint[n]`` is the derivative with respect to the running sum after event n.
+    """
     begin, items, count = of_sequence(sequences, s)
     total = np.float64(0.0)
     c, end = len(count), len(items)
@@ -246,8 +93,12 @@ def backward(sequences, x, s, z, adjoint, out):
         while c > 0 and count[c - 1] > n:
             c -= 1
             more += z[c] * x.scale[min(count[c], x.last)]
-        total = x.decay * total + more
-        out[items[n]] += share_of_event(x, total, begin, n, end, adjoint, 1, 0)
+        total = run_on(x, total, more)
+        adjoint[n] = total
+        share = enter(x, begin + n, total)
+        if n < end - x.last:
+            share = leave(x, begin + n, adjoint[n + x.last], share)
+        out[items[n]] += share
 
 
 # Entries and squares at once: two sums that do not wait for each other. The numbers of an item or an event lie side by side, at
@@ -263,8 +114,13 @@ def forward_both(sequences, sums, s, v, out, out2):
     done = 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            total = next_sum(x, total, begin, n, items, v, 2, 0)
-            total2 = next_sum(x2, total2, begin, n, items, v, 2, 1)
+            i = items[n]
+            change, change2 = enter(x, begin + n, v[2 * i]), enter(x2, begin + n, v[2 * i + 1])
+            if n >= x.last:
+                i = items[n - x.last]
+                change = leave(x, begin + n - x.last, v[2 * i], change)
+                change2 = leave(x2, begin + n - x.last, v[2 * i + 1], change2)
+            total, total2 = run_on(x, total, change), run_on(x2, total2, change2)
         done = count[c]
         out[c] = total * x.scale[min(count[c], x.last)]
         out2[c] = total2 * x2.scale[min(count[c], x.last)]
@@ -283,11 +139,15 @@ def backward_both(sequences, sums, s, z, z2, adjoint, out):
             c -= 1
             more += z[c] * x.scale[min(count[c], x.last)]
             more2 += z2[c] * x2.scale[min(count[c], x.last)]
-        total = x.decay * total + more
-        total2 = x2.decay * total2 + more2
+        total, total2 = run_on(x, total, more), run_on(x2, total2, more2)
+        adjoint[2 * n], adjoint[2 * n + 1] = total, total2
+        share, share2 = enter(x, begin + n, total), enter(x2, begin + n, total2)
+        if n < end - x.last:
+            share = leave(x, begin + n, adjoint[2 * (n + x.last)], share)
+            share2 = leave(x2, begin + n, adjoint[2 * (n + x.last) + 1], share2)
         i = items[n]
-        out[2 * i] += share_of_event(x, total, begin, n, end, adjoint, 2, 0)
-        out[2 * i + 1] += share_of_event(x2, total2, begin, n, end, adjoint, 2, 1)
+        out[2 * i] += share
+        out[2 * i + 1] += share2
 
 
 @leaf

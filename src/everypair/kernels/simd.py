@@ -21,8 +21,8 @@ from everypair.kernels.jit import native
 
 LANES = 16
 HALF = LANES // 2
-GROUP = 4  # pairs whose products are added up together
-AHEAD = 32  # pairs between the one at work and the one whose vector is fetched
+GROUP = 4  # pairs whose products are summed together
+AHEAD = 32  # pairs between the current one and the one whose vector is prefetched
 CONTRACT = ("contract", "reassoc", "nsz")
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
@@ -195,7 +195,7 @@ def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: n
 
 
 class _Code:  # pragma: no cover - compiled
-    """Code for the leaves, whose arguments and fields of arguments go by name; they compute in the precision of one of them."""
+    """Code for the leaves. Arguments, and fields of arguments, go by name; the array called ``precision`` has the dtype of sums."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, *names: str, precision: str = "psi") -> None:
         self._context, self._builder = context, builder

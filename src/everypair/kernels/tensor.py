@@ -1,4 +1,4 @@
-"""Rows of vectors times tensors, a row at a time and in one order: a row's result does not depend on the rows beside it."""
+"""Products of row vectors with tensors, row by row and in a fixed order: results do not depend on the batch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ def contract(start, stop, table, levels, tensor, which, out):
     """``out[c] = sum_e table[levels[c], e] tensor[which[c], e]``."""
     total = np.empty(tensor.shape[2], np.float64)
     for c in range(start, stop):
-        x, part = table[levels[c]], tensor[which[c]]
-        if len(total) == 1:  # a loop over e alone vectorises
+        x, matrix = table[levels[c]], tensor[which[c]]
+        if len(total) == 1:  # this loop over e vectorises
             one = np.float64(0.0)
             for e in range(len(x)):
-                one += np.float64(x[e]) * np.float64(part[e, 0])
+                one += np.float64(x[e]) * np.float64(matrix[e, 0])
             out[c, 0] = one
             continue
         fill(total, 0.0)
         for e in range(len(x)):
             for j in range(len(total)):
-                total[j] += np.float64(x[e]) * np.float64(part[e, j])
+                total[j] += np.float64(x[e]) * np.float64(matrix[e, j])
         for j in range(len(total)):
             out[c, j] = total[j]
 
