@@ -118,16 +118,16 @@ def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.n
 def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver, last: bool = False) -> None:
     r"""Lower the loss over the field's factors ``w`` of dimension f in a factorization machine.
 
-        ``state`` is that of :mod:`everypair.kernels.machine_state`, (8, rows), and follows the moves; after the ``last`` steps of a
-        dimension only the sums of the moves are needed.
+    ``state`` is that of :mod:`everypair.kernels.machine_state`, (8, rows), and follows the moves; after the ``last`` steps of a
+    dimension only the sums of the moves are needed.
 
-        One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with
-        :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by
-            :math:`t p + t^2 r`, where :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So the direction
-        comes from conjugate gradients on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with
-        themselves are left in, and a row is a quadratic in u alone), and the length from the exact minimum of the loss along it, a
-        polynomial of degree four in t. The objective never rises.
-        """
+    One feature at a time is exact. The joint problem of a field whose features share rows is not quadratic: with
+    :math:`u = X \delta`, the step :math:`t \delta` moves :math:`\phi_f` by :math:`t u` and :math:`\phi_q` by
+    :math:`t p + t^2 r`, where :math:`p = \phi_f u - X^2 (w \delta)` and :math:`r = (u^2 - X^2 \delta^2) / 2`. So the direction
+    comes from conjugate gradients on a simpler problem (:math:`p = \phi_f u` and :math:`r = 0`: products of features with
+    themselves are left in, and a row is a quadratic in u alone), and the length from the exact minimum of the loss along it, a
+    polynomial of degree four in t. The objective never rises.
+    """
     if isinstance(field, OneHotField) and field.by_row:
         step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), last, solver.workers)
         return
