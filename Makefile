@@ -1,9 +1,12 @@
-# Two commands: `make demo` and `make test`. Each sets up what it needs in .venv; nothing but Python 3.11+ and make is required.
+# `make demo` shows what it does; `make check`, `make test` and `make test-more` test it. Each sets up what it needs in .venv: nothing but
+# Python 3.11+ and make is required.
 PYTHON ?= python3
+JOBS ?= 2
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
+WARM := $(CACHE)/warm
 
-.PHONY: demo page test lint checks test-full test-python test-bounds test-wheel bench clean
+.PHONY: demo page check test test-more lint test-fast test-compiled test-many test-python test-bounds test-wheel bench clean
 
 # SERVE=1 goes on to the page.
 demo: .venv/.installed
@@ -15,31 +18,54 @@ page: .venv/.serve
 	@test -d report/model || { echo "There is no model yet: make demo"; exit 1; }
 	$(BIN)/everypair serve report/model --open --log-level warning
 
-# Two at a time: each of the checks keeps one core busy.
-test: lint
-	$(MAKE) --jobs=2 checks
+# Lint, types and the fast tests, in about a minute: for people at work.
+check: | .venv/.dev $(WARM)
+	$(MAKE) --jobs=2 lint test-fast
 
-checks: test-full test-python test-bounds test-wheel
+# What must pass before a change is shared: lint, types, the whole suite on compiled kernels, the wheel.
+test: .venv/.dev
+	$(MAKE) --jobs=2 test-wheel test-compiled
+
+# What takes longer and rarely finds more: the suite without compilation and with bounds checks, many more examples, the paper's tables.
+test-more: .venv/.dev
+	$(MAKE) test-many
+	$(MAKE) test-python
+	$(MAKE) test-bounds
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-# The whole suite and the examples in docstrings, on compiled kernels.
-test-full: .venv/.dev
-	$(BIN)/python -m pytest tests src --doctest-modules -q
+PYTEST := $(BIN)/python -m pytest -q --numprocesses=$(JOBS) --dist=worksteal
+
+# Four examples of each property; without the tests that need long even if compiled.
+test-fast: | .venv/.dev $(WARM)
+	HYPOTHESIS_PROFILE=small $(PYTEST) tests -m "not full and not more"
+
+# With the examples in docstrings.
+test-compiled: lint | $(WARM)
+	$(PYTEST) tests src --doctest-modules -m "not more"
+
+# A hundred examples of each property instead of 25, and the tests that are marked "more".
+test-many: | .venv/.dev $(WARM)
+	HYPOTHESIS_PROFILE=many $(PYTEST) tests -m "hypothesis or more"
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests -q --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "not more" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
 ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stopping.py evaluation/test_splits.py package persistence \
 	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce same service tuning
 test-bounds: .venv/.dev
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/%)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(PYTEST) tests $(ABOVE:%=--ignore=tests/%)
+
+# Kernels that all workers of a parallel run start with; see tests/support/profiles.py.
+$(WARM): | .venv/.dev
+	NUMBA_CACHE_DIR=$(WARM).part $(BIN)/everypair doctor --warm
+	mv $(WARM).part $(WARM)
 
 # The wheel, in an empty environment with the core dependencies alone, runs the first example of the README and the command.
 test-wheel: .venv/.dev
