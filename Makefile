@@ -1,9 +1,12 @@
-# Two commands: `make demo` and `make test`. Each sets up what it needs in .venv; nothing but Python 3.11+ and make is required.
+# `make demo` shows what it does; `make check`, `make test` and `make test-more` test it. Each sets up what it needs in .venv: nothing but
+# Python 3.11+ and make is required.
 PYTHON ?= python3
+JOBS ?= 2
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
+WARM := $(CACHE)/warm
 
-.PHONY: demo page check test test-more lint test-full test-python test-bounds test-wheel bench clean
+.PHONY: demo page check test test-more lint test-fast test-compiled test-many test-python test-bounds test-wheel bench clean
 
 # SERVE=1 goes on to the page.
 demo: .venv/.installed
@@ -15,40 +18,58 @@ page: .venv/.serve
 	@test -d report/model || { echo "There is no model yet: make demo"; exit 1; }
 	$(BIN)/everypair serve report/model --open --log-level warning
 
-# What must pass on every machine: lint, types, the whole suite on compiled kernels, the wheel.
-test: lint
-	$(MAKE) test-full
-	$(MAKE) test-wheel
+# Lint, types and the fast tests, in about a minute: for people at work.
+check: $(WARM) | .venv/.dev
+	$(MAKE) --jobs=2 lint test-fast
 
-# What takes longer: the suite without compilation, for coverage, and with every index checked; each keeps one core busy.
-test-more:
-	$(MAKE) --jobs=2 test-python test-bounds
+# What must pass before a change is shared: lint, types, the whole suite on compiled kernels, the wheel.
+test: .venv/.dev
+	$(MAKE) --jobs=2 test-wheel test-compiled
 
-# For people at work: lint, types, and the tests that are quick.
-check: lint
-	$(BIN)/python -m pytest tests -q -n 2 $(SLOW:%=--ignore=tests/%)
+# What takes longer and rarely finds more: the suite without compilation and with bounds checks, many more examples, the paper's tables.
+test-more: .venv/.dev
+	$(MAKE) test-many
+	$(MAKE) test-python
+	$(MAKE) test-bounds
 
-SLOW := benchmarks cli compatibility engine persistence recommend/test_update.py reproduce same service towers/test_towers.py towers/test_testing.py \
-	tuning package/test_examples.py package/test_jax.py
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 
-# The whole suite and the examples in docstrings, on compiled kernels.
-test-full: .venv/.dev
-	$(BIN)/python -m pytest tests src --doctest-modules -q -n 2 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -q --numprocesses=$(JOBS) --dist=worksteal
+
+# Four examples of each property; without the tests that need long even if compiled.
+test-fast: $(WARM) | .venv/.dev
+	HYPOTHESIS_PROFILE=small $(PYTEST) tests -m "not full and not more"
+
+# With the examples in docstrings.
+test-compiled: lint $(WARM)
+	$(PYTEST) tests src --doctest-modules -m "not more"
+
+# A hundred examples of each property instead of 25, and the tests that are marked "more".
+test-many: $(WARM) | .venv/.dev
+	HYPOTHESIS_PROFILE=many $(PYTEST) tests -m "hypothesis or more"
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest tests -q --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
+	NUMBA_DISABLE_JIT=1 $(PYTEST) tests -m "not more" --cov --cov-report=term-missing:skip-covered --cov-fail-under=95
 
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
 ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stopping.py evaluation/test_splits.py package persistence \
 	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce same service tuning
 test-bounds: .venv/.dev
-	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(BIN)/python -m pytest tests -q $(ABOVE:%=--ignore=tests/%)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(PYTEST) tests $(ABOVE:%=--ignore=tests/%)
+
+# Kernels that all workers of a parallel run start with; see tests/support/profiles.py. Made anew when a file with kernels has changed:
+# Numba does not notice changes of leaves in other files.
+KERNELS := $(wildcard src/everypair/kernels/*.py) src/everypair/datasets/simulate.py src/everypair/reproduce/conventional.py
+$(WARM): $(KERNELS) | .venv/.dev
+	rm -rf $(WARM) $(WARM).part
+	NUMBA_CACHE_DIR=$(WARM).part $(BIN)/everypair doctor --warm
+	mv $(WARM).part $(WARM)
+	touch $(WARM)
 
 # The wheel, in an empty environment with the core dependencies alone, runs the first example of the README and the command.
 test-wheel: .venv/.dev

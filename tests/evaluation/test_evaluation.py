@@ -294,13 +294,13 @@ def test_thirty_thousand_users_and_forty_thousand_items_take_seconds() -> None:
     with Workers(2) as workers:
         rank(Products(phi[:10], psi), 100, workers)  # compiles
         tracemalloc.start()
-        began = time.perf_counter()
+        began = time.process_time()  # of all threads: it does not depend on what else runs
         ids, _ = rank(Products(phi, psi), 100, workers)
-        seconds = time.perf_counter() - began
+        seconds = time.process_time() - began
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert ids.shape == (30_000, 100)
-    assert seconds < 60  # about 5 on two idle cores
+    assert seconds < 60  # about 5
     assert peak < 200e6
 
 

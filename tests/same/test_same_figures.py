@@ -19,5 +19,6 @@ def test_same_parameters() -> None:
     assert figures.model_digests() == BEFORE["models"]
 
 
+@pytest.mark.more
 def test_same_tables() -> None:
     assert figures.table_digests() == BEFORE["tables"]

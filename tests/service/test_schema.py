@@ -54,6 +54,7 @@ CASES = [
 ]
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("method", "path", "mode"), CASES, ids=lambda value: getattr(value, "value", value))
 def test_the_service_conforms_to_its_description(api: Any, method: str, path: str, mode: Any) -> None:
     """For generated requests that match the schema of the operation, and for requests that do not."""
