@@ -66,7 +66,7 @@ test-bounds: .venv/.dev
 # Numba does not notice changes of leaves in other files.
 KERNELS := $(wildcard src/everypair/kernels/*.py) src/everypair/datasets/simulate.py src/everypair/reproduce/conventional.py
 $(WARM): $(KERNELS) | .venv/.dev
-	rm -rf $(WARM) $(WARM).part
+	rm -rf $(WARM) $(WARM).part $(CACHE)/gw*
 	NUMBA_CACHE_DIR=$(WARM).part $(BIN)/everypair doctor --warm
 	mv $(WARM).part $(WARM)
 	touch $(WARM)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import WorkerProcess, peak_memory
+from benchmarks.harness.process import MeasuredProcess, peak_memory
 from benchmarks.harness.section import megabytes
 from everypair.data import Dataset
 from everypair.ranking.rank import Products
@@ -54,7 +54,7 @@ def load() -> None:
             csv.write_csv(table, f"{folder}/events.csv")
             print(f"{n:,} events, {table.nbytes / 1e6:.0f} MB", flush=True)
             for kind in ("parquet", "csv"):
-                with WorkerProcess("experiments.large:LoadingWorker") as worker:
+                with MeasuredProcess("experiments.large:LoadingWorker") as worker:
                     seconds, memory = worker.call("measure", path=str(Path(folder) / f"events.{kind}"))
                 print(f"  {kind:<8} {seconds:5.2f} s, {megabytes(memory)} added", flush=True)
 
@@ -62,7 +62,7 @@ def load() -> None:
 def rank() -> None:
     """The top 100 of all users."""
     users, items, n = RANKED
-    with WorkerProcess("experiments.large:RankingWorker", users=users, items=items) as worker:
+    with MeasuredProcess("experiments.large:RankingWorker", users=users, items=items) as worker:
         seconds, memory = worker.call("measure", n=n)
     print(f"{users:,} users, {items:,} items, top {n}: {seconds:.1f} s, {megabytes(memory)} added")
 

@@ -25,7 +25,7 @@ class MissingLibraryError(RuntimeError):
     """A library that the worker needs cannot be imported."""
 
 
-class WorkerProcess:
+class MeasuredProcess:
     """A worker object in a new process.
 
     Parameters
@@ -95,7 +95,7 @@ class WorkerProcess:
             self._process.kill()
             self._process.wait()
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> MeasuredProcess:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.process import MeasuredProcess
 from benchmarks.harness.store import Measurement, ResultStore
 from benchmarks.quality.datasets import FEW_TRIALS, DatasetSpec, ModelSpec, Variant
 from benchmarks.quality.recommenders import resolved_settings
@@ -127,5 +127,5 @@ def _fits(setup: QualitySetup, spec: DatasetSpec, settings: Settings, seeds: Seq
     return measure
 
 
-def _worker(setup: QualitySetup, spec: DatasetSpec) -> WorkerProcess:
-    return WorkerProcess("quality.worker:QualityWorker", row=spec.name, data=str(setup.data.absolute()), threads=setup.threads)
+def _worker(setup: QualitySetup, spec: DatasetSpec) -> MeasuredProcess:
+    return MeasuredProcess("quality.worker:QualityWorker", row=spec.name, data=str(setup.data.absolute()), threads=setup.threads)

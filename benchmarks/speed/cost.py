@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.harness.charts import Curve, curve_chart
 from benchmarks.harness.clock import per_epoch
-from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.process import MeasuredProcess
 from benchmarks.harness.section import ReportSection, median_and_range, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import data
@@ -56,7 +56,7 @@ def plan(setup: SpeedSetup) -> list[Measurement]:
 
 def measure(setup: SpeedSetup, shapes: list[data.PairCounts]) -> dict[str, Any]:
     """Seconds of an epoch for each shape, in alternating runs."""
-    workers: list[tuple[dict[str, Any], WorkerProcess]] = []
+    workers: list[tuple[dict[str, Any], MeasuredProcess]] = []
     with ExitStack() as stack:
         for j, shape in enumerate(shapes):
             folder = setup.folder / f"growth{j}-{shape.users}-{shape.items}-{shape.pairs}"
@@ -64,7 +64,7 @@ def measure(setup: SpeedSetup, shapes: list[data.PairCounts]) -> dict[str, Any]:
                 data.write(data.generate(shape), folder)
             point = {"contexts": shape.users, "items": shape.items, "pairs": data.count(folder).pairs, "seconds": []}
             arguments = {"name": OURS, "pairs": str(folder), "factors": FACTORS, "threads": setup.threads}
-            workers.append((point, stack.enter_context(WorkerProcess("speed.mf:MFWorker", **arguments))))
+            workers.append((point, stack.enter_context(MeasuredProcess("speed.mf:MFWorker", **arguments))))
             workers[-1][1].call("begin")
         for _ in range(setup.sizes.repeats):
             for point, worker in workers:
@@ -74,7 +74,7 @@ def measure(setup: SpeedSetup, shapes: list[data.PairCounts]) -> dict[str, Any]:
 
 def compare(events: int, catalogue: list[int], alone: int, repeats: int) -> dict[str, Any]:
     """Epochs of iCD and of conventional coordinate descent."""
-    with WorkerProcess("speed.cost:ConventionalWorker") as worker:
+    with MeasuredProcess("speed.cost:ConventionalWorker") as worker:
         arguments = {"events": events, "catalogue": catalogue, "alone": alone, "factors": CONVENTIONAL_FACTORS, "repeats": repeats}
         return worker.call("compare", **arguments)
 

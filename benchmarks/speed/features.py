@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import MissingLibraryError, WorkerProcess
+from benchmarks.harness.process import MeasuredProcess, MissingLibraryError
 from benchmarks.harness.section import ReportSection, median_and_range, sorted_by, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import contenders, events
@@ -172,7 +172,7 @@ def _peers(setup: SpeedSetup) -> str:
 
 def measure(setup: SpeedSetup) -> dict[str, Any]:
     """Each model in its own process, in alternating runs."""
-    workers: dict[str, WorkerProcess] = {}
+    workers: dict[str, MeasuredProcess] = {}
     missing, runs = _missing(setup), {}
     spent: dict[str, float] = {}
     with ExitStack() as stack:
@@ -182,7 +182,7 @@ def measure(setup: SpeedSetup) -> dict[str, Any]:
             arguments = {"kind": kind, "factors": setup.sizes.feature_factors, "threads": setup.threads, **setup.events}
             try:
                 blas = 1 if kind == IMPLICIT else None
-                workers[kind] = stack.enter_context(WorkerProcess("speed.features:FeatureWorker", blas, **arguments))
+                workers[kind] = stack.enter_context(MeasuredProcess("speed.features:FeatureWorker", blas, **arguments))
                 workers[kind].call("epochs", n=1)
                 runs[kind], spent[kind] = [], 0.0
             except MissingLibraryError as error:
@@ -199,7 +199,7 @@ def measure(setup: SpeedSetup) -> dict[str, Any]:
 def measure_best(setup: SpeedSetup) -> dict[str, Any]:
     """One run of the best model."""
     arguments = {"factors": setup.sizes.best_factors, "threads": setup.threads, **setup.events}
-    with WorkerProcess("speed.features:BestModelWorker", **arguments) as worker:
+    with MeasuredProcess("speed.features:BestModelWorker", **arguments) as worker:
         return worker.call("run")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import WorkerProcess, memory, peak_memory, reset_peak_memory
+from benchmarks.harness.process import MeasuredProcess, memory, peak_memory, reset_peak_memory
 from benchmarks.harness.section import ReportSection, megabytes, sorted_by, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import data
@@ -61,9 +61,9 @@ def measure(setup: SpeedSetup, given: str) -> dict[str, Any]:
     shape, factors = setup.sizes.memory, setup.sizes.memory_factors
     folder = setup.folder / "memory"
     if not folder.exists():
-        with WorkerProcess("speed.memory:EventWriter") as writer:
+        with MeasuredProcess("speed.memory:EventWriter") as writer:
             writer.call("write", folder=str(folder), **shape._asdict())
-    with WorkerProcess("speed.memory:MemoryWorker") as worker:
+    with MeasuredProcess("speed.memory:MemoryWorker") as worker:
         arguments = {"given": given, "factors": factors, "threads": setup.threads, "users": shape.users, "items": shape.items}
         return {"events": data.count(folder).pairs, **worker.call("run", folder=str(folder), **arguments)}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.harness.charts import Curve, curve_chart
 from benchmarks.harness.clock import Clock, per_epoch
-from benchmarks.harness.process import MissingLibraryError, WorkerProcess, memory, peak_memory, reset_peak_memory
+from benchmarks.harness.process import MeasuredProcess, MissingLibraryError, memory, peak_memory, reset_peak_memory
 from benchmarks.harness.section import ReportSection, median_and_range, megabytes, slug, sorted_by
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import contenders, data
@@ -117,20 +117,20 @@ def plan(setup: SpeedSetup) -> list[Measurement]:
 def measure(setup: SpeedSetup, name: str, factors: int) -> dict[str, Any]:
     """All contenders on one data set, each in its own process, in alternating runs."""
     arguments = {"pairs": setup.matrix(name), "factors": factors, "threads": setup.threads}
-    workers: dict[str, WorkerProcess] = {}
+    workers: dict[str, MeasuredProcess] = {}
     missing = dict(setup.missing_peers)
     with ExitStack() as stack:
         for contender in (*setup.peers, OURS):
             try:
                 blas = contenders.ALL[contender].blas
-                workers[contender] = stack.enter_context(WorkerProcess("speed.mf:MFWorker", blas, name=contender, **arguments))
+                workers[contender] = stack.enter_context(MeasuredProcess("speed.mf:MFWorker", blas, name=contender, **arguments))
             except MissingLibraryError as error:
                 missing[contender] = str(error)
         found = _race(workers, setup.sizes.epochs, setup.sizes.repeats, setup.sizes.patience)
     return {**found, "left_out": missing, **data.count(setup.matrix(name))._asdict()}
 
 
-def _race(workers: dict[str, WorkerProcess], epochs: int, repeats: int, patience: float) -> dict[str, Any]:
+def _race(workers: dict[str, MeasuredProcess], epochs: int, repeats: int, patience: float) -> dict[str, Any]:
     first = {name: worker.call("begin") for name, worker in workers.items()}
     ours, peers = workers[OURS], {name: worker for name, worker in workers.items() if name != OURS}
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}

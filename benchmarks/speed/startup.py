@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.process import MeasuredProcess
 from benchmarks.harness.section import ReportSection, median_and_range, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import data
@@ -100,7 +100,7 @@ def first_fits(model: str, repeats: int) -> dict[str, Any]:
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             for state in ("cold", "warm"):
-                with WorkerProcess("speed.startup:FirstFitWorker", environment={"NUMBA_CACHE_DIR": cache}) as worker:
+                with MeasuredProcess("speed.startup:FirstFitWorker", environment={"NUMBA_CACHE_DIR": cache}) as worker:
                     found[state].append(worker.call("fit", model=model))
     return found
 

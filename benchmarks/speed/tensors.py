@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.process import MeasuredProcess
 from benchmarks.harness.section import ReportSection, median_and_range, sorted_by, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import events
@@ -84,13 +84,13 @@ def plan(setup: SpeedSetup) -> list[Measurement]:
 def measure(setup: SpeedSetup) -> dict[str, Any]:
     """Each model in its own process, in alternating runs. MF has as many factors as PARAFAC."""
     parafac_factors, tucker_factors = setup.sizes.tensor_factors
-    workers: dict[str, WorkerProcess] = {}
+    workers: dict[str, MeasuredProcess] = {}
     found: dict[str, dict[str, Any]] = {}
     with ExitStack() as stack:
         for model in MODELS:
             factors = tucker_factors if model == "Tucker" else parafac_factors
             arguments = {"model": model, "factors": factors, "threads": setup.threads, **setup.events}
-            workers[model] = stack.enter_context(WorkerProcess("speed.tensors:TensorWorker", **arguments))
+            workers[model] = stack.enter_context(MeasuredProcess("speed.tensors:TensorWorker", **arguments))
             found[model] = {**workers[model].call("run", epochs=1), "factors": factors, "seconds": []}
         for _ in range(setup.sizes.repeats):
             for model, worker in workers.items():

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.harness.clock import per_epoch
-from benchmarks.harness.process import WorkerProcess
+from benchmarks.harness.process import MeasuredProcess
 from benchmarks.harness.section import ReportSection, median_and_range, sorted_by, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed.contenders import OURS
@@ -37,11 +37,13 @@ def plan(setup: SpeedSetup) -> list[Measurement]:
 def measure(setup: SpeedSetup, name: str, factors: int) -> dict[str, Any]:
     """A process for each number of threads, in alternating runs; seconds of an epoch are the median of a run."""
     pairs = setup.matrix(name)
-    workers: dict[int, WorkerProcess] = {}
+    workers: dict[int, MeasuredProcess] = {}
     found: dict[int, list[float]] = {}
     with ExitStack() as stack:
         for n in counts(max(2, setup.threads)):
-            workers[n] = stack.enter_context(WorkerProcess("speed.mf:MFWorker", name=OURS, pairs=pairs, factors=factors, threads=n))
+            workers[n] = stack.enter_context(
+                MeasuredProcess("speed.mf:MFWorker", name=OURS, pairs=pairs, factors=factors, threads=n)
+            )
             workers[n].call("begin")
         for _ in range(setup.sizes.repeats):
             for n, worker in workers.items():

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import MissingLibraryError, WorkerProcess, memory, peak_memory, reset_peak_memory
+from benchmarks.harness.process import MeasuredProcess, MissingLibraryError, memory, peak_memory, reset_peak_memory
 from benchmarks.harness.section import ReportSection, median_and_range, megabytes, sorted_by, three_digits
 from benchmarks.harness.store import Measurement
 from benchmarks.speed import contenders, data
@@ -102,11 +102,11 @@ def measure(setup: SpeedSetup, name: str) -> dict[str, Any]:
     missing = {} if (why := setup.why_not(contenders.ImplicitMF.name)) is None else {IMPLICIT: why}
     with ExitStack() as stack:
         # Before implicit, which reads the vectors.
-        ours = stack.enter_context(WorkerProcess("speed.topn:EveryPairTopN", **arguments))
-        workers: dict[str, WorkerProcess] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
+        ours = stack.enter_context(MeasuredProcess("speed.topn:EveryPairTopN", **arguments))
+        workers: dict[str, MeasuredProcess] = dict.fromkeys((ARRAYS, TABLE, FILE), ours)
         if not missing:
             try:
-                workers = {IMPLICIT: stack.enter_context(WorkerProcess("speed.topn:ImplicitTopN", 1, **arguments)), **workers}
+                workers = {IMPLICIT: stack.enter_context(MeasuredProcess("speed.topn:ImplicitTopN", 1, **arguments)), **workers}
             except MissingLibraryError as error:
                 missing[IMPLICIT] = str(error)
         for kind in (IMPLICIT, ARRAYS):

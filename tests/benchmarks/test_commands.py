@@ -242,7 +242,7 @@ def test_drift(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_tables_and_rankings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "WorkerProcess", LocalWorker)
+    monkeypatch.setattr(large, "MeasuredProcess", LocalWorker)
     monkeypatch.setattr(large, "EVENTS", (50,))
     monkeypatch.setattr(large, "RANKED", (20, 30, 5))
     assert re.search(r"^50 events, 0 MB\n  parquet +\S+ s, \d+ MB added\n  csv ", output("experiments", "load"))

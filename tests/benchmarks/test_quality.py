@@ -196,7 +196,7 @@ def small_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Data for all data sets, and all workers in this process."""
     monkeypatch.setattr(datasets, "DATASETS", [small(spec) for spec in datasets.DATASETS])
     monkeypatch.setattr(datasets, "STRUCTURE", (*datasets.STRUCTURE, "factors"))  # few dimensions for untuned models, too
-    monkeypatch.setattr(plan, "WorkerProcess", LocalWorker)
+    monkeypatch.setattr(plan, "MeasuredProcess", LocalWorker)
     for spec in datasets.DATASETS:
         FOLDERS.get(spec.read, split_folder)(tmp_path / spec.name)
     return tmp_path
@@ -248,7 +248,7 @@ def test_stored_results_are_not_measured_again(small_datasets: Path, monkeypatch
             asked.append(method)
             return super().call(method, **arguments)
 
-    monkeypatch.setattr(plan, "WorkerProcess", Counting)
+    monkeypatch.setattr(plan, "MeasuredProcess", Counting)
     out = small_datasets / "benchmarks.md"
     command = ["quality", "--data", str(small_datasets), "--rows", "s3rec-beauty", "--trials", "1", "--out", str(out)]
     assert run(*command, "--seeds", "2").exit_code == 0

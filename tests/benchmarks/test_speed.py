@@ -25,7 +25,7 @@ from benchmarks.__main__ import main
 from benchmarks.commands import speed as command
 from benchmarks.harness import charts, process, section, store, system
 from benchmarks.harness.clock import Clock, per_epoch
-from benchmarks.harness.process import MissingLibraryError, WorkerProcess
+from benchmarks.harness.process import MeasuredProcess, MissingLibraryError
 from benchmarks.harness.run import run
 from benchmarks.speed import contenders, cost, data, features, memory, mf, sections, startup, tensors, threads, topn
 from benchmarks.speed.loss import SharedLoss
@@ -88,8 +88,8 @@ def costs(events: int, catalogue: list[int], alone: int, *rest: Any) -> reproduc
 def local(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in this process, no other library installed, and commands that take no time."""
     for module in sections.SECTIONS.values():
-        if hasattr(module, "WorkerProcess"):
-            monkeypatch.setattr(module, "WorkerProcess", LocalWorker)
+        if hasattr(module, "MeasuredProcess"):
+            monkeypatch.setattr(module, "MeasuredProcess", LocalWorker)
     monkeypatch.setattr(contenders, "why_missing", lambda *names: ABSENT)
     monkeypatch.setattr(startup, "_python", lambda code, given="": "[]" if "json.dumps" in code else "0.5")
     monkeypatch.setattr(startup, "_help", lambda: 0.2)
@@ -165,7 +165,7 @@ def test_everyone_minimises_the_same_loss(name: str, tmp_path: Path) -> None:
 
     least = ours(*loss)
     arguments = {"name": name, "pairs": str(tmp_path / "pairs"), "factors": k, "threads": 2, "loss": loss}
-    with WorkerProcess("speed.mf:MFWorker", contenders.PEERS[name].blas, **arguments) as worker:
+    with MeasuredProcess("speed.mf:MFWorker", contenders.PEERS[name].blas, **arguments) as worker:
         assert worker.call("run", epochs=80)["objective"] == pytest.approx(least, rel=1e-3)
     for unobserved, strength in ((0.1, 2.5), (0.1, 1.5), (0.12, 2.0), (0.08, 2.0)):
         assert ours(unobserved, strength) > least * (1 + 1e-3)
@@ -438,16 +438,16 @@ def test_imports_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_object_in_another_process() -> None:
-    with WorkerProcess("speed.loss:SharedLoss", blas=1, unobserved=0.25, strength=0.5) as worker:
+    with MeasuredProcess("speed.loss:SharedLoss", blas=1, unobserved=0.25, strength=0.5) as worker:
         assert worker.call("_asdict") == {"unobserved": 0.25, "strength": 0.5}
         with pytest.raises(RuntimeError, match="loss:SharedLoss: AttributeError"):
             worker.call("nothing")
         assert worker.call("_asdict")["strength"] == 0.5
     with pytest.raises(MissingLibraryError, match="no_such_module"):
-        WorkerProcess("no_such_module:Thing")
+        MeasuredProcess("no_such_module:Thing")
     with pytest.raises(RuntimeError, match="TypeError"):
-        WorkerProcess("speed.loss:SharedLoss", wrong=1)
-    with WorkerProcess("speed.loss:SharedLoss") as worker:
+        MeasuredProcess("speed.loss:SharedLoss", wrong=1)
+    with MeasuredProcess("speed.loss:SharedLoss") as worker:
         worker._process.kill()
         with pytest.raises(RuntimeError, match="ended unexpectedly"):
             worker.call("_asdict")

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.cli.shell import main
 from everypair.service import Limits, Settings
-from everypair.service.engine import Engine
+from everypair.service.engine import ServiceEngine
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch
 from everypair.service.snapshot import Snapshots
@@ -500,14 +500,14 @@ def test_invalid_limits(limits: Any) -> None:
 
 def with_similar_held(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, refusals: int, **limits: Any) -> AppClient:
     """A client of an application that works on /similar until it has refused so many requests."""
-    similar, refused, release = Engine.similar, [], threading.Event()
+    similar, refused, release = ServiceEngine.similar, [], threading.Event()
 
-    def held_similar(self: Engine, **fields: Any) -> Any:
+    def held_similar(self: ServiceEngine, **fields: Any) -> Any:
         release.wait(WAIT)
         return similar(self, **fields)
 
     held_similar.__name__ = "similar"
-    monkeypatch.setattr(Engine, "similar", held_similar)
+    monkeypatch.setattr(ServiceEngine, "similar", held_similar)
     app = create_app(recommender, Settings(Limits(**limits)))
 
     async def observed(scope: Any, receive: Any, send: Any) -> None:
@@ -532,13 +532,13 @@ def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch:
 
 def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of the next event loop do not wait for that batch."""
-    app, recommend_together = create_app(recommender), Engine.recommend_together
+    app, recommend_together = create_app(recommender), ServiceEngine.recommend_together
 
-    def slow(self: Engine, bodies: Any) -> Any:
+    def slow(self: ServiceEngine, bodies: Any) -> Any:
         time.sleep(0.3)
         return recommend_together(self, bodies)
 
-    monkeypatch.setattr(Engine, "recommend_together", slow)
+    monkeypatch.setattr(ServiceEngine, "recommend_together", slow)
 
     async def impatient() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
@@ -648,7 +648,7 @@ def test_internal_errors_do_not_reveal_their_tracebacks(
         raise RuntimeError("secret detail")
 
     broken.__name__ = "explain"
-    monkeypatch.setattr(Engine, "explain", broken)
+    monkeypatch.setattr(ServiceEngine, "explain", broken)
     client = AppClient(create_app(recommender))
     with caplog.at_level(logging.INFO, logger="everypair.service"):
         answer = client.post("/explain", user=USERS[0], item=ITEMS[0])
@@ -709,7 +709,7 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
 def test_item_vectors_are_mapped_from_the_file(tmp_path: Path) -> None:
     """Not copied, so that workers share them."""
     fitted(ep.MF(factors=4, epochs=1), context=[ep.UserId()]).save(tmp_path)
-    psi = Engine.open(tmp_path).recommender.state.vectors.psi
+    psi = ServiceEngine.open(tmp_path).recommender.state.vectors.psi
     assert not psi.flags.writeable
     base: Any = psi
     while not isinstance(base, np.memmap):

@@ -15,7 +15,7 @@ def through_json(value: Any) -> Any:
 
 
 class LocalWorker:
-    """As :class:`WorkerProcess`, in this process: arguments and results pass through JSON all the same."""
+    """As :class:`MeasuredProcess`, in this process: arguments and results pass through JSON all the same."""
 
     def __init__(self, target: str, blas: int | None = None, environment: Any = None, **arguments: Any) -> None:
         module, _, name = target.partition(":")

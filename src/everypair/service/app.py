@@ -24,7 +24,7 @@ from everypair.recommender import Recommender
 from everypair.service import schemas
 from everypair.service.batching import Batcher
 from everypair.service.docs import add_docs
-from everypair.service.engine import Engine
+from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError, error_body, malformed_json_body, validation_error_body
 from everypair.service.messages import ReloadResult
 from everypair.service.middleware import REASON_KEY, ServiceMiddleware
@@ -58,7 +58,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 Encoded = tuple[dict[str, Any], bytes]  # a response body, and the same as JSON
-Compute = Callable[[Engine, dict[str, Any]], Awaitable[Encoded]]  # from the fields of a request's body
+Compute = Callable[[ServiceEngine, dict[str, Any]], Awaitable[Encoded]]  # from the fields of a request's body
 
 
 def create_app(
@@ -82,9 +82,9 @@ def create_app(
     """
     settings = settings or Settings()
     if isinstance(model, Recommender):
-        slot = ModelSlot(Engine(model, title=settings.title))
+        slot = ModelSlot(ServiceEngine(model, title=settings.title))
     else:
-        slot = ModelSlot(Engine.open(model, title=settings.title), model, settings.title)
+        slot = ModelSlot(ServiceEngine.open(model, title=settings.title), model, settings.title)
     return build_app(slot, settings, reload)
 
 
@@ -162,14 +162,14 @@ class _Routes:
     def _add_model_routes(self) -> None:
         requests, quick, heavy = schemas.request_schemas(self._settings.limits), self._quick, self._heavy
         lists, batches = schemas.ListResponse, schemas.BatchResponse
-        self._add_post("/recommend", requests.recommend, lists, Engine.recommend, self._compute_batched)
+        self._add_post("/recommend", requests.recommend, lists, ServiceEngine.recommend, self._compute_batched)
         for path, body, response, method, executor in (
-            ("/recommend/batch", requests.recommend_batch, batches, Engine.recommend_batch, heavy),
-            ("/similar", requests.similar, lists, Engine.similar, quick),
-            ("/similar/batch", requests.similar_batch, batches, Engine.similar_batch, heavy),
-            ("/explain", requests.explain, schemas.ExplainResponse, Engine.explain, quick),
-            ("/profile", requests.user, schemas.ProfileResponse, Engine.profile, quick),
-            ("/place", requests.place, schemas.PlaceResponse, Engine.place, quick),
+            ("/recommend/batch", requests.recommend_batch, batches, ServiceEngine.recommend_batch, heavy),
+            ("/similar", requests.similar, lists, ServiceEngine.similar, quick),
+            ("/similar/batch", requests.similar_batch, batches, ServiceEngine.similar_batch, heavy),
+            ("/explain", requests.explain, schemas.ExplainResponse, ServiceEngine.explain, quick),
+            ("/profile", requests.user, schemas.ProfileResponse, ServiceEngine.profile, quick),
+            ("/place", requests.place, schemas.PlaceResponse, ServiceEngine.place, quick),
         ):
             self._add_post(path, body, response, method, partial(self._compute, executor, method))
 
@@ -189,28 +189,28 @@ class _Routes:
         text = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         limit = Annotated[int, Query(ge=1, le=100)]
 
-        def add(path: str, response: Any, method: Callable[[Engine, str, int], dict[str, Any]]) -> None:
+        def add(path: str, response: Any, method: Callable[[ServiceEngine, str, int], dict[str, Any]]) -> None:
             async def endpoint(query: str = "", limit: int = 20) -> Response:
                 return await self._get(self._quick, method, query=query, limit=limit)
 
             endpoint.__annotations__ |= {"query": text, "limit": limit}
             self._add_route("GET", path, endpoint, method.__name__, method.__doc__, response)
 
-        add("/items", schemas.ItemsResponse, Engine.items)
-        add("/users", schemas.UsersResponse, Engine.users)
+        add("/items", schemas.ItemsResponse, ServiceEngine.items)
+        add("/users", schemas.UsersResponse, ServiceEngine.users)
 
     def _add_description_routes(self) -> None:
         async def model() -> Response:
             return await self._get(self._heavy, lambda engine: engine.model)
 
         async def item_map(by: str = "") -> Response:
-            return await self._get(self._heavy, Engine.map, by=by)
+            return await self._get(self._heavy, ServiceEngine.map, by=by)
 
         words = "An attribute of items: choose the plane in which its values lie farthest apart."
         item_map.__annotations__["by"] = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         words = "Settings, training, evaluation, and the attributes that a request may have."
         self._add_route("GET", "/model", model, "model", words, schemas.ModelResponse)
-        self._add_route("GET", "/map", item_map, "map", Engine.map.__doc__, schemas.MapResponse)
+        self._add_route("GET", "/map", item_map, "map", ServiceEngine.map.__doc__, schemas.MapResponse)
 
     def _add_operation_routes(self) -> None:
         async def health() -> Response:
@@ -259,12 +259,12 @@ class _Routes:
 
     @staticmethod
     async def _compute(
-        executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], engine: Engine, arguments: dict[str, Any]
+        executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], engine: ServiceEngine, arguments: dict[str, Any]
     ) -> Encoded:
         """Call a method of the engine, and encode its result, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(executor, lambda: _encode(method(engine, **arguments)))
 
-    async def _compute_batched(self, engine: Engine, fields: dict[str, Any]) -> Encoded:
+    async def _compute_batched(self, engine: ServiceEngine, fields: dict[str, Any]) -> Encoded:
         return _encode(await self._batcher.recommend(engine, fields))
 
     def _response(self, body: dict[str, Any], content: bytes) -> Response:

@@ -10,7 +10,7 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
-from everypair.service.engine import Engine
+from everypair.service.engine import ServiceEngine
 
 MAX_BATCH = 32  # requests
 SHARED_FIELDS = ("n", "exclude_seen", "fallback", "details")  # must be equal for all requests of a batch
@@ -19,7 +19,7 @@ SHARED_FIELDS = ("n", "exclude_seen", "fallback", "details")  # must be equal fo
 class PendingRequest(NamedTuple):
     """A request that waits for its batch: the engine to use, the fields of its body, and the future of its result."""
 
-    engine: Engine
+    engine: ServiceEngine
     fields: dict[str, Any]
     result: asyncio.Future[dict[str, Any]]
 
@@ -46,8 +46,8 @@ class Batcher:
         self._busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def recommend(self, engine: Engine, fields: dict[str, Any]) -> dict[str, Any]:
-        """The result of :meth:`Engine.recommend` with these fields."""
+    async def recommend(self, engine: ServiceEngine, fields: dict[str, Any]) -> dict[str, Any]:
+        """The result of :meth:`ServiceEngine.recommend` with these fields."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the loop before may have been closed while a batch was computed
             self._loop, self._pending, self._busy = loop, [], False

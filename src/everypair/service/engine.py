@@ -30,7 +30,7 @@ MAX_ON_MAP = 2_000  # items
 MAX_SUMMARIES, MAX_HISTORY = 100, 5_000  # items of a profile: with their summaries, and in all
 
 
-class Engine:
+class ServiceEngine:
     """A recommender at one version, with a method for each route. It does not change, apart from caches.
 
     Parameters
@@ -50,7 +50,7 @@ class Engine:
         self.item_search = ItemSearch(self._dataset, self._state.popularity, title)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> Engine:
+    def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> ServiceEngine:
         """Open a saved model and warm it up. Parameters are mapped into memory."""
         archived, checksum = archive.read(path, verify)
         recommender = Recommender.from_archive(archived)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from everypair.service.engine import Engine
+from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError
 from everypair.service.messages import ReloadResult
 from everypair.service.telemetry import log, without_path
@@ -27,9 +27,9 @@ class ModelSlot:
         See :class:`~everypair.service.settings.Settings`.
     """
 
-    def __init__(self, current: Engine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
+    def __init__(self, current: ServiceEngine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
         self.current, self._path, self._title = current, None if path is None else Path(path).absolute(), title
-        self._prepared: Engine | None = None
+        self._prepared: ServiceEngine | None = None
         self._reload_lock = threading.Lock()
         self.on_switch: Callable[[], None] = lambda: None
 
@@ -38,7 +38,7 @@ class ModelSlot:
         folder = path or self._path
         if folder is None:
             raise RequestError(409, "this recommender was not loaded from a folder, so it cannot be reloaded.")
-        self._prepared = Engine.open(folder, verify, self._title)
+        self._prepared = ServiceEngine.open(folder, verify, self._title)
         return self._prepared.version
 
     def commit(self) -> None:

@@ -33,14 +33,14 @@ def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection
 
     from everypair.service.app import build_app
     from everypair.service.connection import connection_factory
-    from everypair.service.engine import Engine
+    from everypair.service.engine import ServiceEngine
     from everypair.service.model_slot import ModelSlot
     from everypair.service.telemetry import log_to_stderr
 
     log_to_stderr(options.log_level)
     settings, supervisor = options.settings, SupervisorLink(pipe)
     try:
-        engine = Engine.open(options.path, options.verify, settings.title)
+        engine = ServiceEngine.open(options.path, options.verify, settings.title)
     except Exception as error:
         supervisor.send("refused", 0, reason_of(error))
         return
