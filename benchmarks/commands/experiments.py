@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 EVENTS_NEEDED = ("fields", "epoch", "start", "models", "towers")
-NAMES = (*EVENTS_NEEDED, "drift", "load", "rank")
+NAMES = (*EVENTS_NEEDED, "drift", "load", "peak", "rank")
 
 
 @click.command(epilog="Example: python -m benchmarks experiments fields --events EVENTS.parquet --share 0.3")
@@ -30,6 +30,7 @@ def experiments(name: str, events: Path | None, share: float, factors: int) -> N
     towers   the same model as one tower and as a sum of towers
     drift    error of the reported objective after many epochs in float32
     load     seconds and memory from tables of one and five million events to a data set
+    peak     memory that a fit adds at its peak, relative to the size of its parameters
     rank     seconds and memory of the top 100 of 40,000 items for 30,000 users
     """
     from benchmarks.experiments import epochs, large

@@ -1,4 +1,4 @@
-"""Seconds and memory of loading large tables and of ranking: ``python -m benchmarks experiments load|rank``."""
+"""Seconds and memory of loading large tables, of fits and of ranking: ``python -m benchmarks experiments load|peak|rank``."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+import everypair as ep
 from benchmarks.harness.clock import Clock
-from benchmarks.harness.process import MeasuredProcess, peak_memory
+from benchmarks.harness.process import MeasuredProcess, memory, peak_memory, reset_peak_memory
 from benchmarks.harness.section import megabytes
 from everypair.data import Dataset
 from everypair.ranking.rank import Products
@@ -20,6 +21,7 @@ from everypair.ranking.rank import rank as rank_products
 from everypair.runtime.parallel import Workers
 
 EVENTS = (1_000_000, 5_000_000)
+FITTED = (1_000_000, 100_000, 64)  # users, items and factors
 RANKED = (30_000, 40_000, 100)  # users, items, and length of the lists
 
 
@@ -28,6 +30,25 @@ class LoadingWorker:
 
     def measure(self, path: str) -> tuple[float, int]:
         return _measure(lambda: Dataset(path, timestamp="time"))
+
+
+class FittingWorker:
+    """Fits many users with two events each for one epoch."""
+
+    def measure(self, model: str, users: int, items: int, factors: int) -> tuple[int, int]:
+        """Bytes of the parameters, and of the memory that the fit added at its peak."""
+        random, common = np.random.default_rng(0), {"factors": factors, "epochs": 1}
+        made: Any = {"MF": ep.MF, "MFSI": ep.MFSI}[model](**common)
+        feedback = ep.Feedback(
+            np.repeat(np.arange(users), 2), random.integers(0, items, 2 * users), shape=(users, items), duplicates="sum"
+        )
+        options: dict[str, Any] = {} if model == "MF" else {"contexts": {"user": ep.Levels(np.arange(users))}}
+        type(made)(**common).fit(ep.Feedback([0, 1], [0, 1]))  # loads libraries and compiles kernels
+        reset_peak_memory()
+        before = memory()
+        made.fit(feedback, **options)
+        added = peak_memory() - before
+        return sum(value.nbytes for value in made.parameters_.values()), added
 
 
 class RankingWorker:
@@ -57,6 +78,15 @@ def load() -> None:
                 with MeasuredProcess("experiments.large:LoadingWorker") as worker:
                     seconds, memory = worker.call("measure", path=str(Path(folder) / f"events.{kind}"))
                 print(f"  {kind:<8} {seconds:5.2f} s, {megabytes(memory)} added", flush=True)
+
+
+def peak() -> None:
+    """Memory that a fit adds at its peak, relative to the size of its parameters."""
+    users, items, factors = FITTED
+    for model in ("MF", "MFSI"):
+        with MeasuredProcess("experiments.large:FittingWorker") as worker:
+            size, added = worker.call("measure", model=model, users=users, items=items, factors=factors)
+        print(f"{model}: parameters {megabytes(size)}, peak {megabytes(added)}, ratio {added / size:.2f}", flush=True)
 
 
 def rank() -> None:
