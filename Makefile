@@ -41,15 +41,15 @@ PYTEST := $(BIN)/python -m pytest -q --numprocesses=$(JOBS) --dist=worksteal
 
 # Four examples of each property; without the tests that need long even if compiled.
 test-fast: $(WARM) | .venv/.dev
-	HYPOTHESIS_PROFILE=small $(PYTEST) tests -m "not full and not more"
+	HYPOTHESIS_PROFILE=small NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m "not full and not more"
 
 # With the examples in docstrings.
 test-compiled: lint $(WARM)
-	$(PYTEST) tests src --doctest-modules -m "not more"
+	NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests src --doctest-modules -m "not more"
 
 # A hundred examples of each property instead of 25, and the tests that are marked "more".
 test-many: $(WARM) | .venv/.dev
-	HYPOTHESIS_PROFILE=many $(PYTEST) tests -m "hypothesis or more"
+	HYPOTHESIS_PROFILE=many NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m "hypothesis or more"
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev
@@ -59,14 +59,14 @@ test-python: .venv/.dev
 # and commands: they reach no kernel that the others do not.
 ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stopping.py evaluation/test_splits.py package persistence \
 	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce same service tuning
-test-bounds: .venv/.dev
+test-bounds: $(WARM) | .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(PYTEST) tests $(ABOVE:%=--ignore=tests/%)
 
-# Kernels that all workers of a parallel run start with; see tests/support/profiles.py. Made anew when a file with kernels has changed:
-# Numba does not notice changes of leaves in other files.
+# Most kernels, compiled once before several processes need them. They share this cache under a lock, see tests/support/kernel_cache.py.
+# It is made anew when a file with kernels has changed: Numba does not notice changes of leaves in other files.
 KERNELS := $(wildcard src/everypair/kernels/*.py) src/everypair/datasets/simulate.py src/everypair/reproduce/conventional.py
 $(WARM): $(KERNELS) | .venv/.dev
-	rm -rf $(WARM) $(WARM).part $(CACHE)/gw*
+	rm -rf $(CACHE)
 	NUMBA_CACHE_DIR=$(WARM).part $(BIN)/everypair doctor --warm
 	mv $(WARM).part $(WARM)
 	touch $(WARM)

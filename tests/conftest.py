@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, settings
 
-import profiles  # first: it sets where Numba keeps compiled kernels
+import profiles
+from kernel_cache import lock_kernel_cache
+
+lock_kernel_cache()
 
 settings.register_profile(
     profiles.PROFILE,
