@@ -6,7 +6,7 @@ BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
 WARM := $(CACHE)/warm
 
-.PHONY: demo page check test test-more lint test-fast test-compiled test-many test-python test-bounds test-wheel bench clean
+.PHONY: demo page check test test-more lint test-fast test-compiled test-slow test-many test-python test-bounds test-wheel bench clean
 
 # SERVE=1 goes on to the page.
 demo: .venv/.installed
@@ -26,9 +26,9 @@ check: $(WARM) | .venv/.dev
 test: .venv/.dev
 	$(MAKE) --jobs=2 test-wheel test-compiled
 
-# What takes longer and rarely finds more: the suite without compilation and with bounds checks, many more examples, the paper's tables.
+# What takes longer and rarely finds more: the suite without compilation and with bounds checks, and the paper's tables.
 test-more: .venv/.dev
-	$(MAKE) test-many
+	$(MAKE) test-slow
 	$(MAKE) test-python
 	$(MAKE) test-bounds
 
@@ -47,9 +47,13 @@ test-fast: $(WARM) | .venv/.dev
 test-compiled: lint $(WARM)
 	NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests src --doctest-modules -m "not more"
 
-# A hundred examples of each property instead of 25, and the tests that are marked "more".
+# The tests that are marked "more".
+test-slow: $(WARM) | .venv/.dev
+	NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m more
+
+# A search for counterexamples: a hundred examples of each property instead of 25.
 test-many: $(WARM) | .venv/.dev
-	HYPOTHESIS_PROFILE=many NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m "hypothesis or more"
+	HYPOTHESIS_PROFILE=many NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m hypothesis
 
 # Smaller, with the kernels as plain Python: what coverage sees.
 test-python: .venv/.dev
