@@ -25,6 +25,7 @@ from scipy.sparse.linalg import LinearOperator
 
 import everypair as ep
 from everypair.columns.history_field import HistoryField, Window
+from everypair.engine.cpu import CpuEngine
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.folder import MANIFEST, Folder
 from everypair.towers import Embedding, Product, Sum
@@ -251,15 +252,15 @@ def test_ctrl_c_leaves_a_checkpoint_of_complete_epochs(every: int, tmp_path: Pat
 
 
 def test_an_epoch_cut_short_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep, sweeps = Embedding.sweep, []
+    sweep, sweeps = CpuEngine.sweep, []
 
-    def press(self: Embedding, view: Any) -> None:
-        sweeps.append(view.name)
+    def press(self: CpuEngine, side: str) -> None:
+        sweeps.append(side)
         if len(sweeps) == 5:  # the contexts' in the third epoch
             os.kill(os.getpid(), signal.SIGINT)
-        sweep(self, view)
+        sweep(self, side)
 
-    monkeypatch.setattr(Embedding, "sweep", press)
+    monkeypatch.setattr(CpuEngine, "sweep", press)
     interrupted = ep.MF(2, epochs=9).fit(FEEDBACK, checkpoint=tmp_path)
     monkeypatch.undo()
     assert sweeps == ["context", "item", "context", "item", "context"]
