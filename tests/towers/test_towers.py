@@ -375,7 +375,7 @@ def test_new_levels_are_not_those_of_the_fit() -> None:
     alone = ep.Separable(context=Embedding(2), item=Embedding(2), epochs=1).fit(EVENTS)
     np.testing.assert_array_equal(alone.context_vectors(pa.table({"context": [3, 1]})), alone.phi_[[3, 1]])
     np.testing.assert_array_equal(alone.context_vectors([-1]), 0.0)
-    with pytest.raises(ValueError, match="give their numbers as 'context'"):
+    with pytest.raises(ValueError, match="give the indices as a column 'context'"):
         alone.context_vectors({"user": [0, 1]})
 
 
