@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -374,9 +374,10 @@ def _state(pid: int) -> str:
 def test_requests_are_completed_before_the_service_ends(tmp_path: Path, sent: signal.Signals) -> None:
     ep.Recommender(ep.MF(factors=16, epochs=1)).fit(ep.datasets.youtube_like(300, 5_000, seed=0)).save(tmp_path)
     body = json.dumps({"users": [f"u{j:03d}" for j in range(256)], "n": 1000}).encode()
-    with serving(tmp_path, "--seconds", "60") as service:
+    with serving(tmp_path, "--seconds", "60") as service, ExitStack() as opened:
         connections = [http.client.HTTPConnection("127.0.0.1", service.port, timeout=WAIT) for _ in range(4)]
         for connection in connections:  # the last byte is held back
+            opened.callback(connection.close)
             connection.putrequest("POST", "/recommend/batch")
             connection.putheader("Content-Type", "application/json")
             connection.putheader("Content-Length", str(len(body)))
@@ -460,7 +461,8 @@ def test_a_start_that_is_refused(tmp_path: Path, remote: ServiceProcess) -> None
     damaged = run_serve(model, "--port", "0")
     assert damaged.returncode == 1
     assert "damaged" in damaged.stderr
-    assert "Traceback" not in "".join(each.stderr for each in (missing, taken, weak, unread, strange, damaged))
+    for refused in (missing, taken, weak, unread, strange, damaged):
+        assert "Traceback" not in refused.stderr, refused.stderr
 
 
 def test_a_token_is_required_on_all_addresses(tmp_path: Path) -> None:
