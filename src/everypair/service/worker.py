@@ -28,7 +28,7 @@ MEMORY_SECONDS = 5.0  # between measurements of the memory
 
 def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection) -> None:
     """The main function of a worker: open the model, tell the supervisor, answer requests until a signal to stop."""
-    _on_signals(lambda *_: sys.exit(0))
+    _on_signals(_end)
     import uvicorn  # these imports are not at the top: the supervisor imports this module, and does not need them
 
     from everypair.service.app import build_app
@@ -42,6 +42,7 @@ def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection
     try:
         engine = ServiceEngine.open(options.path, options.verify, settings.title)
     except Exception as error:
+        _on_signals(_ignore)  # it ends by itself, and the supervisor's signal to end may come while it does
         supervisor.send("refused", 0, reason_of(error))
         return
     slot = ModelSlot(engine, options.path, settings.title)
@@ -59,8 +60,18 @@ def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection
     supervisor.send("ready", 0, engine.version)
     threading.Thread(target=supervisor.listen, args=(slot, stop), daemon=True, name="everypair-supervisor").start()
     threading.Thread(target=_measure_memory, args=(app.metrics,), daemon=True, name="everypair-memory").start()
-    _on_signals(lambda *_: None)  # uvicorn handles signals while it runs, and raises them again when it ends
+    _on_signals(_ignore)  # uvicorn handles signals while it runs, and raises them again when it ends
     server.run(sockets=[listener])
+
+
+def _end(*_: Any) -> None:
+    """End the process; another signal meanwhile would raise inside its exit functions."""
+    _on_signals(_ignore)
+    sys.exit(0)
+
+
+def _ignore(*_: Any) -> None:
+    """Do nothing."""
 
 
 def _on_signals(handler: Callable[..., Any]) -> None:
