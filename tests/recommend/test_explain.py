@@ -18,6 +18,7 @@ import everypair as ep
 from everypair.columns.fields import as_field
 from everypair.columns.history_field import HistoryField, Window
 from everypair.engine.contribution import EVERY_ITEM, ITEM
+from everypair.ranking.rank import Products
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.recommend.explain.explanation import SHOWN, Explanation, Summand
@@ -64,10 +65,11 @@ def test_contributions_add_up_to_the_score(name: str, log: ep.Dataset, data: st.
     found, known = state.scores(ContextBatch.of_requests(requests, log))
     scores = found.block(0, len(requests))[:, item]
     scores = scores if known is None else np.where(known, scores, state.popularity[item])
-    for request, score in zip(requests, scores, strict=True):
+    terms = np.abs(found.phi) @ np.abs(found.psi[item]) if isinstance(found, Products) else scores  # which may cancel
+    for request, score, term in zip(requests, scores, terms, strict=True):
         why = recommender.explain(item=log.items[item], request=request)
         amounts = np.array(why.table["contribution"])
-        size = max(float(np.abs(amounts).sum()), 1.0 if found.dtype == np.float32 else 1e-3)  # its own terms may cancel
+        size = max(float(np.abs(amounts).sum()), float(term), 1.0 if found.dtype == np.float32 else 1e-3)
         assert abs(why.score - score) <= 1e-6 * size
         assert why.score == pytest.approx(amounts.sum(), rel=1e-12, abs=1e-12 * size)
         assert math.isfinite(why.score)
