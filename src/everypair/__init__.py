@@ -8,10 +8,12 @@ if TYPE_CHECKING:
     from everypair.columns.features import Features
     from everypair.columns.table import Levels
     from everypair.data import Dataset
+    from everypair.data.row_order import RowOrderWarning
     from everypair.engine.feedback import Feedback
     from everypair.engine.solver import DivergedError, Epoch
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
+    from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FewerItemsWarning
     from everypair.recommender import Recommender, load
     from everypair.tuning import tune
@@ -38,8 +40,10 @@ __all__ = [
     "Popularity",
     "Previous",
     "Recommender",
+    "RowOrderWarning",
     "Separable",
     "Tucker",
+    "UnusedHistoryWarning",
     "UserId",
     "datasets",
     "evaluation",
@@ -55,10 +59,12 @@ _MODULES = {
     "columns.features": ("Features",),
     "columns.table": ("Levels",),
     "data": ("Dataset",),
+    "data.row_order": ("RowOrderWarning",),
     "engine.feedback": ("Feedback",),
     "engine.solver": ("DivergedError", "Epoch"),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FewerItemsWarning",),
     "recommender": ("Recommender", "load"),
     "tuning": ("tune",),

@@ -148,6 +148,8 @@ class Recommender(Estimator):
             trained_by_epochs(self.model)
             stopping = EarlyStopping(validation, metric, every=evaluate_every, patience=patience, restores=False)
         training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset)
+        if stopping is not None:
+            stopping.check(dataset)
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
         callbacks = CallbackGroup(self, [each for each in (callback, stopping) if each is not None])
         before, fit = self._fit, FitResult(training.state, training.feedback, stopping)
@@ -242,7 +244,7 @@ class Recommender(Estimator):
             :class:`~everypair.FewerItemsWarning` has the reason. A list does not depend on the others of the same call.
         """
         filters = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "candidates": candidates}
-        options = {"requests": requests, "fallback": fallback, "unknown": self.unknown, "n_threads": self._n_threads}
+        options = {"requests": requests, "fallback": fallback, "unknown": self.unknown, "n_threads": self.n_threads}
         return self.state.recommend(users, n, **filters, **options)
 
     def rank(
@@ -252,7 +254,8 @@ class Recommender(Estimator):
 
         Filled up with -1 where fewer than n items are left; n is at most the number of items.
         """
-        return self.state.rank(contexts, n, exclude_seen=exclude_seen, candidates=candidates, n_threads=self._n_threads)
+        found = self.state.rank(contexts, n, exclude_seen=exclude_seen, candidates=candidates, n_threads=self.n_threads)
+        return found.codes, found.scores
 
     def recommend_all(
         self,
@@ -279,7 +282,7 @@ class Recommender(Estimator):
             As for :meth:`recommend`.
         """
         filters = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny}
-        export.recommend_all(self.state, Path(out), n, users=users, **filters, n_threads=self._n_threads)
+        export.recommend_all(self.state, Path(out), n, users=users, **filters, n_threads=self.n_threads)
         return Path(out)
 
     def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
@@ -304,11 +307,11 @@ class Recommender(Estimator):
 
     def similar_items(self, items: Any, n: int = 10) -> Any:
         """The n items most similar to each of these: a table of item, ``similar``, ``score`` (cosine of factors) and ``rank``."""
-        return self.state.similar(ITEM, items, n, self._n_threads)
+        return self.state.similar(ITEM, items, n, self.n_threads)
 
     def similar_users(self, users: Any, n: int = 10) -> Any:
         """The n users most similar to each of these, after all their events: a table like that of :meth:`similar_items`."""
-        return self.state.similar(USER, users, n, self._n_threads)
+        return self.state.similar(USER, users, n, self.n_threads)
 
     def context_vectors(self, users: Any = None, *, requests: Any = None) -> np.ndarray:
         """phi of users or requests (see :meth:`recommend`): a score is its inner product with the item's vector."""
@@ -400,7 +403,8 @@ class Recommender(Estimator):
         return self._fit
 
     @property
-    def _n_threads(self) -> int | None:
+    def n_threads(self) -> int | None:
+        """The number of threads of the model, which requests use, too."""
         return getattr(self.model, "n_threads", None)
 
 

@@ -206,10 +206,10 @@ def test_more_epochs_whatever_the_values(split: Split, tmp_path: Path, seed: int
     """Also where the epoch that was evaluated as the last alone would have ended the longer fit, or was the best of all."""
     values = np.random.default_rng(seed).random(12)
 
-    def found(recommender: Any, queries: Any, metrics: Any, **options: Any) -> dict[str, float]:
+    def found(recommender: Any, queries: Any, metrics: Any, exclude_seen: bool) -> dict[str, float]:
         return {metrics[0]: float(values[len(recommender.model.history_)])}
 
-    monkeypatch.setattr("everypair.evaluation.early_stopping.evaluate", found)
+    monkeypatch.setattr("everypair.evaluation.early_stopping.evaluated", found)
     options: dict[str, Any] = {"evaluate_every": 2, "patience": 2}
     whole = validated(split, None, 11, **options)
     for epochs in (3, 5, 6, 11):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 import everypair as ep
-from everypair.evaluation import METRICS, Evaluation, LeaveLast, RandomPerUser, evaluate
+from everypair.evaluation import METRICS, ColdStart, Evaluation, LeaveLast, RandomPerUser, evaluate
 from everypair.evaluation import metrics as formulas
+from everypair.evaluation.queries import of_events
 from everypair.ranking.rank import DenseScores, Lists, Products, rank
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import Workers
@@ -337,3 +338,33 @@ def test_more_queries_per_user(split: Any) -> None:
     assert found["recall@40"] == 1.0
     assert len(found.user) == len(np.unique(found.user))
     assert isinstance(random.test.contexts, ContextBatch)
+
+
+@pytest.mark.parametrize(("model", "context"), [(ep.MF(2, epochs=1), None), (ep.CoView(), [ep.Previous()])])
+def test_queries_that_popularity_answered_are_counted(model: Any, context: Any) -> None:
+    """Under ColdStart, MF knows nothing of anyone, and CoView no previous item: their figures are those of Popularity."""
+    split = ColdStart(test=0.3, tune=0.3).split(ep.datasets.youtube_like(60, 30, seed=5, events_per_user=8))
+    found = evaluate(ep.Recommender(model, context).fit(split.train), split.test)
+    popular = evaluate(ep.Recommender(ep.Popularity()).fit(split.train), split.test)
+    assert found.means == popular.means
+    assert found.by_popularity == found.summary()["by_popularity"] == len(split.test)
+    assert f"{len(split.test)} of them answered by popularity" in repr(found)
+    assert any(f"{type(model).__name__} knows nothing of their contexts" in note for note in found.notes)
+    assert popular.by_popularity == 0  # it is what it says
+
+
+def test_previous_items_that_nothing_followed() -> None:
+    """z is only ever the last item: co-views know nothing of what follows it."""
+    dataset = ep.Dataset({"user": list("aaabbbb"), "item": list("xyzyxzw")}, chronological=True)
+    train = dataset.subset(np.arange(6))  # without w, which follows z
+    queries = of_events(dataset, np.array([6]))
+    found = evaluate(ep.Recommender(ep.CoView(), [ep.Previous()]).fit(train), queries)
+    assert found.by_popularity == 1
+    assert any("CoView knows nothing of their contexts" in note for note in found.notes)
+
+
+def test_nothing_is_said_of_popularity_where_the_model_answers(split: Any) -> None:
+    found = evaluate(ep.Recommender(ep.MF(2, epochs=1)).fit(split.train), split.test)
+    assert found.by_popularity == 0
+    assert "popularity" not in repr(found)
+    assert not any("popular" in note for note in found.notes)

@@ -70,6 +70,7 @@ def answers(recommender: ep.Recommender, dataset: ep.Dataset) -> list[Any]:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::everypair.UnusedHistoryWarning")  # some of the models do not use the histories of the requests
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_after_loading(name: str, dataset: ep.Dataset, tmp_path: Path) -> None:
     recommender = fitted(name, dataset)

@@ -51,6 +51,7 @@ MODELS: dict[str, tuple[Any, list[Any]]] = {
 HISTORIES = st.lists(st.integers(0, 7), max_size=6)  # some of them not known
 
 
+@pytest.mark.filterwarnings("ignore::everypair.UnusedHistoryWarning")  # some of the models do not use the histories of the requests
 @pytest.mark.parametrize("name", MODELS)
 @given(log=logs(), data=st.data())
 def test_contributions_add_up_to_the_score(name: str, log: ep.Dataset, data: st.DataObject) -> None:

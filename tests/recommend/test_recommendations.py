@@ -90,6 +90,7 @@ def test_nearly_equal_scores_do_not_depend_on_the_batch() -> None:
             assert all(np.array_equal(one[r : r + 1], other) for one, other in zip(together, apart, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore::everypair.UnusedHistoryWarning")  # some of the models do not use the histories of the requests
 @pytest.mark.parametrize("name", MODELS)
 def test_a_list_does_not_depend_on_the_batch(name: str, dataset: ep.Dataset) -> None:
     recommender = fitted(name, dataset)

@@ -228,7 +228,7 @@ def test_a_study_whose_process_was_killed_goes_on(at: int, dataset: ep.Dataset, 
     ("change", "message"),
     [
         ({"metric": "recall@5"}, "its metric is ndcg@5, now recall@5"),
-        ({"protocol": RandomPerUser()}, "its protocol is offline, 313 events .* now random, "),
+        ({"protocol": RandomPerUser()}, "its protocol is leave-last, 313 events .* now random, "),
         ({"recommender": template(epochs=5)}, "its template has epochs = 4, now 5"),
         ({"recommender": ep.Recommender(ep.MFSI(epochs=4))}, "its model is MF, now MFSI"),
         (

@@ -77,7 +77,8 @@ def evaluate(
     for text in own["notes"]:
         note(text)
     if as_json:
-        models = [{"name": name, "metrics": summary["metrics"]} for name, summary in summaries.items()]
+        shown = ("by_popularity", "metrics")
+        models = [{"name": name, **{key: summary[key] for key in shown}} for name, summary in summaries.items()]
         write_json({
             "protocol": split.name, "on": part, "queries": own["queries"], "training_events": len(split.train),
             "model": repr(recommender), "models": models, "notes": [*split.notes, *own["notes"]],

@@ -83,6 +83,8 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             recommender, found = _best_epochs(recommender, split, {**stopping, **checkpoints["validation"]})
         _fit(recommender, dataset, checkpoints["fit"])
         seconds = time.perf_counter() - began
+        for text in recommender.state.notes:
+            note(text)
         if found is not None:
             held_out = {"protocol": f"{validation}, tuning part", "metrics": {found["metric"]: {"value": found["value"]}}}
             recommender.evaluation_ = held_out

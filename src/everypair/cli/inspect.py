@@ -10,6 +10,16 @@ import click
 from everypair.cli.options import JSON, PATH
 from everypair.cli.output import note, write_json
 
+DATA_KEYS = {
+    "user": "user_column",
+    "item": "item_column",
+    "timestamp": "timestamp",
+    "rating": "rating",
+    "at_least": "at_least",
+    "weight": "weight_column",
+    "repeats": "repeats",
+}  # key of [data] -> name in the folder
+
 
 @click.command(epilog="\b\nExamples:\n  everypair inspect model/\n  everypair inspect model/ --toml > model.toml")
 @click.argument("model", type=PATH)
@@ -151,8 +161,13 @@ def _toml(contents: dict[str, Any]) -> str:
 
     objects = {name: from_config(value) for name, value in contents["configuration"].items()}
     recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
+    dataset = contents["dataset"]
+    data = {key: dataset[stored] for key, stored in DATA_KEYS.items()}
+    if dataset.get("row_order", "unsorted") is None and dataset["timestamp"] is None:
+        data["chronological"] = True
     return toml(
         {
+            "data": data,
             "model": model_settings(objects["model"]),
             "recommender": {**recipes, "unit": objects["unit"], "unknown": objects["unknown"]},
         }

@@ -174,6 +174,9 @@ DATA = _combined([
     configured("data", "--user", help="Column of user ids. [default: user]"),
     configured("data", "--item", help="Column of item ids. [default: item]"),
     configured("data", "--timestamp", help="Column that orders events. [default: the order of rows]"),
+    configured(
+        "data", "--chronological", is_flag=True, default=None, help="Each user's rows are in the order of time, without timestamps."
+    ),
     configured("data", "--rating", help="Column of ratings; needs --at-least."),
     configured("data", "--at-least", type=float, help="Leave out events with a lower rating."),
     configured("data", "--weight", help="Column of positive numbers: the confidence of an event."),

@@ -24,6 +24,3 @@ def write_json(result: Any) -> None:
 def note(text: str, label: str = "note: ") -> None:
     """Print a line that is not part of the result."""
     click.echo(f"{label}{text}", err=True)
-
-
-tell = write_json  # the name that cli/benchmark.py uses

@@ -76,11 +76,16 @@ def _message(error: Exception) -> str:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
+    from everypair.data.row_order import RowOrderWarning
     from everypair.recommend.results import FewerItemsWarning
+
+    def _show(message: Warning | str, category: type[Warning], *args: Any, **options: Any) -> None:
+        note(str(message), label="note: " if issubclass(category, FewerItemsWarning) else "warning: ")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewerItemsWarning)
-        warnings.showwarning = lambda message, *args, **options: note(str(message))
+        warnings.simplefilter("always", RowOrderWarning)
+        warnings.showwarning = _show
         yield
 
 

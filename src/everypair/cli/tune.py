@@ -76,7 +76,7 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
     split = build.split(ctx)
     tuning = ep.tune(recommender, split.train, split, **given)
     if out is not None:
-        write_atomically(out, _toml(ctx, tuning.recommender, out))
+        write_atomically(out, _toml(ctx, tuning, split.name, out))
     if picture is not None:
         tuning.save(picture)
     if as_json:
@@ -120,17 +120,25 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _toml(ctx: click.Context, recommender: Any, out: Path) -> str:
-    """A TOML file for ``everypair fit``, with paths relative to it."""
+def _toml(ctx: click.Context, tuning: Any, protocol: str, out: Path) -> str:
+    """A TOML file for ``everypair fit`` and, by the same protocol, ``everypair evaluate``, with paths relative to it."""
+    from everypair.cli.build import FILES
     from everypair.recommend.recipe_syntax import as_text, model_settings, toml
 
-    data = section_of(ctx, "data")
-    if "interactions" not in data:  # a published split: the file does not choose the events to fit on
-        data = {key: value for key, value in data.items() if not isinstance(value, Path)}
-    data = {key: os.path.relpath(value, out.parent) if isinstance(value, Path) else value for key, value in data.items()}
+    def relative(section: dict[str, Any]) -> dict[str, Any]:
+        return {key: os.path.relpath(value, out.parent) if isinstance(value, Path) else value for key, value in section.items()}
+
+    recommender, split = tuning.recommender, section_of(ctx, "split")
     recipes = {
         "context": [as_text(recipe) for recipe in recommender.context],
         "item": [as_text(recipe) for recipe in recommender.item],
     }
-    others = {"unit": recommender.unit, "unknown": recommender.unknown}
-    return toml({"data": data, "model": model_settings(recommender.model), "recommender": {**recipes, **others}})
+    return toml(
+        {
+            "data": relative(section_of(ctx, "data")),
+            "model": model_settings(recommender.model),
+            "recommender": {**recipes, "unit": recommender.unit, "unknown": recommender.unknown},
+            "split": relative(split if split.keys() & set(FILES) else {"protocol": protocol, **split}),
+            "evaluate": {"metric": [tuning.metric], "include_seen": section_of(ctx, "tune").get("include_seen")},
+        }
+    )

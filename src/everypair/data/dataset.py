@@ -11,6 +11,7 @@ from everypair.data import extend
 from everypair.data.extend import Changed
 from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
+from everypair.data.row_order import UNSORTED, row_order, worse
 from everypair.data.tables import as_table, column, numbers, times
 from everypair.kernels.order import compress, stable_order
 from everypair.runtime import validation as check
@@ -33,6 +34,9 @@ class Dataset:
         The columns of ids (strings or integers) in all tables.
     timestamp : str, optional
         The column that orders events: numbers, dates, times or ISO 8601 strings. None: the order of rows. Ties keep that order.
+    chronological : bool
+        Whether each user's rows are in the order of time, though no column says so. Without it, and without ``timestamp``, splits
+        and recipes that need an order say that they follow the rows, and warn if these are sorted by user or item.
     rating : str, optional
         A column of ratings; events with a rating below ``at_least`` are left out.
     at_least : number, optional
@@ -53,6 +57,8 @@ class Dataset:
     bounds : array
         Events ``bounds[u]:bounds[u + 1]`` are those of user u.
     time, weight : arrays, or None
+    row_order : str, or None
+        How the rows were sorted if nothing says that they are in the order of time: "unsorted", "sorted by item", ...
     time_counts : bool
         Whether timestamps are only positions in each user's history, which cannot be compared between users.
     user_column, item_column : str
@@ -88,6 +94,7 @@ class Dataset:
         at_least: float | None = None,
         weight: str | None = None,
         repeats: str = "keep",
+        chronological: bool = False,
     ) -> None:
         check.choice("repeats", repeats, REPEATS)
         if (rating is None) != (at_least is None):
@@ -96,6 +103,8 @@ class Dataset:
         for option, name in columns.items():
             if not isinstance(name, str) and (name is not None or option in ("user", "item")):
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
+        if chronological and timestamp is not None:
+            raise ValueError(f"chronological=True is for tables without timestamps, got timestamp={timestamp!r}: leave one out.")
         if user == "history":
             raise ValueError("user must not be 'history': in requests, that is the list of items. Rename the column.")
         for name in (user, item):
@@ -120,6 +129,8 @@ class Dataset:
         self.items, item_codes = Ids.coded(given["item"], f"item ids (column {item!r} of interactions)")
         attributes = table.select([name for name in table.column_names if name not in columns.values()])
         order = self._sort(user_codes, item_codes, time, strength, attributes)
+        unordered = timestamp is None and not chronological
+        self.row_order = row_order((user_codes, item_codes), (self.user, self.item)) if unordered else None
         self.time_counts = self._has_positions()
         if rating is not None and at_least is not None:
             least = check.number("at_least", at_least, low=-np.inf)
@@ -272,6 +283,7 @@ class Dataset:
         result.users = extend.union(self.users, None if new is None else new.users, user_rows)
         result.items = extend.union(self.items, None if new is None else new.items, item_rows)
         result._merge_events([self] if new is None else [self, new])
+        result.row_order = worse(self.row_order, None if new is None else new.row_order)
         tables = (("users", self.user_table, self.users, result.users, user_rows),
                   ("items", self.item_table, self.items, result.items, item_rows))  # fmt: skip
         result.user_table, result.item_table = (extend.merged_attributes(*table, result.notes) for table in tables)
@@ -285,6 +297,7 @@ class Dataset:
         options: Any = {
             "user": self.user_column, "item": self.item_column, "timestamp": self.timestamp,
             "rating": self.rating, "at_least": self.at_least, "weight": self.weight_column,
+            "chronological": self.timestamp is None and self.row_order is None,
         }  # fmt: skip
         new = Dataset(interactions, **options)
         self.users.require_same_kind(as_ids(new.users.values, "users"), "user ids of the new interactions")
@@ -317,8 +330,12 @@ class Dataset:
     def __repr__(self) -> str:
         tables = {"users": self.user_table, "items": self.item_table, "events": self.event_table}
         known = "".join(f"; {name}: {', '.join(table.column_names)}" for name, table in tables.items() if table.num_columns)
-        order = f"; ordered by {self.timestamp}" if self.timestamp else "; in the order of rows"
+        order = f"; ordered by {self.timestamp}" if self.timestamp else f"; in the order of rows{self._doubt}"
         return f"Dataset({len(self):,} events, {self.n_users:,} users, {self.n_items:,} items{known}{order})"
+
+    @property
+    def _doubt(self) -> str:
+        return "" if self.row_order in (None, UNSORTED) else f", which are {self.row_order}"
 
 
 def _not_empty(argument: str, table: pa.Table) -> None:

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from everypair.data import Dataset
 from everypair.engine.solver import Epoch
 from everypair.evaluation import metrics as formulas
-from everypair.evaluation.evaluate import evaluate
+from everypair.evaluation.evaluate import evaluated
+from everypair.evaluation.leaks import refuse_trained_events
 from everypair.evaluation.queries import Queries
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.fingerprints import fingerprint
@@ -21,6 +23,7 @@ class Trainee(Protocol):
     """A recommender that is being fitted."""
 
     model: Any
+    state: Any
 
 
 class EarlyStopping:
@@ -44,6 +47,8 @@ class EarlyStopping:
         As for :func:`~everypair.evaluation.evaluate`.
     restores : bool
         Whether it restores the best parameters itself; if not, call :meth:`restore` after the fit.
+    allow_trained : bool
+        Whether the queries may be of events that are trained on: the fit would be stopped by what it remembers.
 
     Attributes
     ----------
@@ -74,13 +79,14 @@ class EarlyStopping:
         patience: int = 2,
         exclude_seen: bool = True,
         restores: bool = True,
+        allow_trained: bool = False,
     ) -> None:
         if not isinstance(queries, Queries):
             raise TypeError(f"queries must be split.tune or other Queries of a split, got {type(queries).__name__}.")
         formulas.parse(metric)
         self.queries, self.metric, self.exclude_seen = queries, metric, exclude_seen
         self.every, self.patience = check.integer("every", every, low=1), check.integer("patience", patience, low=1)
-        self.restores = restores
+        self.restores, self.allow_trained = restores, allow_trained
         self._forget()
 
     def _forget(self) -> None:
@@ -105,10 +111,11 @@ class EarlyStopping:
         model = trained_by_epochs(recommender.model)
         if epoch.epoch == 1:  # of another fit
             self._forget()
+            self.check(recommender.state.dataset)
         last, regular = epoch.epoch == model.epochs, self._regular(epoch.epoch)
         if not regular and not last:
             return False
-        found = evaluate(recommender, self.queries, (self.metric,), exclude_seen=self.exclude_seen)[self.metric]
+        found = evaluated(recommender, self.queries, (self.metric,), self.exclude_seen)[self.metric]
         self.values[epoch.epoch] = found
         wanted = self._epochs_to_keep()
         self._kept = {old: values for old, values in self._kept.items() if old in wanted}
@@ -120,6 +127,11 @@ class EarlyStopping:
             self.restore(recommender)
             self._restored = not stop
         return stop
+
+    def check(self, dataset: Dataset) -> None:
+        """Raise if a fit to ``dataset`` would be trained on the events it is evaluated on."""
+        if not self.allow_trained:
+            refuse_trained_events(dataset, self.queries)
 
     def _epochs_to_keep(self) -> set[int | None]:
         """The best epoch, and the best one if the fit continues with more epochs."""

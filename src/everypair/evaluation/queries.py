@@ -64,30 +64,34 @@ class Queries:
         return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
 
     @cached_property
+    def times_seen(self) -> np.ndarray:
+        """How often each relevant item occurs in the history of its query."""
+        m, n = self.contexts, len(self.contexts.items)
+        n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
+        # a history is part of one sequence: its begin and end among the sorted positions of the item in it give the count
+        sequence_of = np.repeat(np.arange(len(m.bounds) - 1), np.diff(m.bounds))
+        pairs, number = np.unique(sequence_of * n_items + m.items, return_inverse=True)
+        occurrences = np.sort(number * (n + 1) + np.arange(n))
+        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
+        begin, end = m.begin[owner], m.end[owner]
+        wanted = (np.searchsorted(m.bounds, begin, side="right") - 1) * n_items + self.relevant
+        at = np.searchsorted(pairs, wanted)
+        found = (np.append(pairs, -1)[at] == wanted) & (begin < end)
+        first, last = (np.searchsorted(occurrences, at * (n + 1) + place) for place in (begin, end))
+        return np.where(found, last - first, 0)
+
+    @cached_property
     def unseen(self) -> tuple[Queries, list[str]]:
         """Without relevant items that are in the history, and without queries that have no others; and notes on what was left out.
 
         Computed once: a search evaluates the same queries again and again.
         """
-        m = self.contexts
-        n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
-        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
-        seen = np.zeros(len(self.relevant), bool)
-        # histories that begin together are parts of one sequence: seen if the item is in it before the end
-        sequences, first_of = np.unique(m.begin, return_inverse=True)
-        place = np.searchsorted(m.bounds, sequences, side="right") - 1
-        positions = np.arange(len(m.items))
-        sequence_of = np.searchsorted(m.bounds, positions, side="right") - 1
-        keys = sequence_of * n_items + m.items
-        unique, first = np.unique(keys, return_index=True)
-        wanted = place[first_of][owner] * n_items + self.relevant
-        at = np.searchsorted(unique, wanted)
-        found = np.append(unique, -1)[at] == wanted
-        seen[found] = first[at[found]] < m.end[owner[found]]
+        seen = self.times_seen > 0
         if not seen.any():
             return self, []
+        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
         left = np.bincount(owner[~seen], minlength=len(self))
-        kept = Queries(m, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
+        kept = Queries(self.contexts, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
         notes = [f"{counted(int(seen.sum()), 'relevant item')} left out: already seen, so never ranked."]
         if not left.all():
             notes.append(f"{counted(int((left == 0).sum()), 'query', 'queries')} left out: nothing else was relevant.")

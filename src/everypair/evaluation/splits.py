@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 from everypair.data import Dataset
 from everypair.data.dataset import REPEATS
+from everypair.data.row_order import row_order, warn_if_sorted
 from everypair.data.tables import as_table, decoded
 from everypair.evaluation.queries import Queries, counted, of_events
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime import validation as check
 
+pc: Any = pyarrow.compute  # its functions are generated at import, unknown to type checkers
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
 NAMED = ("user", "item", "timestamp", "rating", "weight")  # options of Dataset that name columns
@@ -105,7 +108,8 @@ class LeaveLast(Splitter):
     """The last event of each user is the test (Section 6.2.2), the one before it is for tuning, the others are trained on.
 
     The history of a query is all that came before: in the test, also the tuning event. Users with fewer than three events are
-    trained on, and have no queries.
+    trained on, and have no queries. Without timestamps, the order of rows decides: a note says so, and rows that are sorted by user
+    or item give a :class:`~everypair.RowOrderWarning`.
     """
 
     def _split(self, dataset: Dataset) -> Split:
@@ -120,7 +124,10 @@ class LeaveLast(Splitter):
         tune, test = of_events(dataset, last - 1), of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
         notes = [f"{counted(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
-        return Split("offline", train, tune, test, notes + _untrained(train, test))
+        if dataset.row_order is not None:
+            warn_if_sorted(dataset.row_order, "LeaveLast() takes each user's last row for the last event")
+            notes.append(f"no timestamps: the last event of a user is the last of the rows ({dataset.row_order}).")
+        return Split("leave-last", train, tune, test, notes + _untrained(train, test))
 
 
 @dataclass(frozen=True)
@@ -172,7 +179,7 @@ class Cutoff(Splitter):
             notes.append(
                 f"{counted(unknown, 'user')} of the test without an event before the cutoff: known by attributes and later events."
             )
-        return Split("instant", train, made["tune"], made["test"], notes + _untrained(train, made["test"]))
+        return Split("cutoff", train, made["tune"], made["test"], notes + _untrained(train, made["test"]))
 
 
 @dataclass(frozen=True)
@@ -226,6 +233,8 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     together = _together({"train": train, "tune": tune, "test": test}, [name for name in columns if name is not None])
     dataset = Dataset(together, **options)
     part = np.asarray(dataset.event_table[PART].to_numpy())
+    if dataset.row_order is not None:  # the order in which the parts were put together says nothing
+        dataset.row_order = _order_of_rows(together.filter(pc.equal(together[PART], 0)), dataset, dataset.subset(part == 0))
     dataset.event_table = dataset.event_table.drop_columns([PART])
     dataset.repeats = repeats
     if repeats == "drop":  # within each part, so that test events do not change those trained on
@@ -246,6 +255,13 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
         if not np.any(part == number):
             raise ValueError(f"{name} has no events that count. {' '.join(dataset.notes)}")
     return _by_part("given", dataset, part)
+
+
+def _order_of_rows(table: pa.Table, dataset: Dataset, events: Dataset) -> str:
+    """How a table is sorted that holds some events of a dataset."""
+    codes = (ids.codes(table[name]) for ids, name in ((dataset.users, dataset.user_column), (dataset.items, dataset.item_column)))
+    user, item = codes
+    return row_order((user[(user >= 0) & (item >= 0)], item[(user >= 0) & (item >= 0)]), (events.user, events.item))
 
 
 def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:

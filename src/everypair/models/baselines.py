@@ -115,8 +115,16 @@ class CoView(Model):
 
     def scores_after(self, previous: np.ndarray) -> np.ndarray:
         """The scores of all items after each of these previous items (-1 for none)."""
-        known = previous < self.counts_.shape[0] - 1
-        return self.counts_[np.where(known, previous, -1) + 1].toarray() + self.share_
+        return self.counts_[self._rows(previous)].toarray() + self.share_
+
+    def has_counts(self, previous: np.ndarray) -> np.ndarray:
+        """Whether anything followed each of these previous items: elsewhere popularity alone decides."""
+        rows = self._rows(previous)
+        return (rows > 0) & (np.diff(self.counts_.indptr)[rows] > 0)
+
+    def _rows(self, previous: np.ndarray) -> np.ndarray:
+        """The row of counts of each previous item; the first is that of none, which unknown ones get, too."""
+        return np.where(previous < self.counts_.shape[0] - 1, previous, -1) + 1
 
     def restore(self, counts: Any, share: np.ndarray, previous: np.ndarray) -> None:
         """Take over the counts of an earlier fit."""

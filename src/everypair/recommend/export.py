@@ -17,11 +17,12 @@ from everypair.data import Ids
 from everypair.recommend import results
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import FittedState
-from everypair.recommend.results import RankedLists
+from everypair.recommend.results import FewerItemsWarning, RankedLists
 from everypair.runtime import validation as check
 from everypair.runtime.atomic_files import writing
 from everypair.runtime.formatting import json_lines
 from everypair.runtime.progress import Progress
+from everypair.runtime.warn import warn_caller
 
 USERS_AT_ONCE = 4_096
 OF = ("items", "users")
@@ -45,14 +46,14 @@ def recommend_all(
     with Progress(len(codes), "recommending", unit="user") as progress, table_file(out) as write:
         for start in range(0, max(len(codes), 1), USERS_AT_ONCE):
             chunk = codes[start : start + USERS_AT_ONCE]
-            ranked = RankedLists(*state.rank(ContextBatch.of_users(dataset, chunk), n, **options))
+            ranked = RankedLists(*state.rank(ContextBatch.of_users(dataset, chunk), n, **options)[:2])
             write(results.table(dataset.user_column, dataset.users.take(chunk), dataset.item_column, dataset.items, ranked))
             n_short += int(np.sum(np.sum(ranked.codes >= 0, axis=1) < n))
             progress.advance(len(chunk))
     if n_short:
         filters = results.filter_names(exclude_seen, allow, deny, None)
         count = f"{n_short:,} of {len(codes):,} lists have fewer than n={n} items"
-        results.warn(results.reason(count, filters, dataset.n_items))
+        warn_caller(results.reason(count, filters, dataset.n_items), FewerItemsWarning)
 
 
 class JSONLines:
@@ -100,7 +101,7 @@ def export_vectors(state: FittedState, out: Path, of: str) -> None:
         if not known.all():
             unknown = dataset.users[int(np.argmin(known))]
             count = f"{int(np.sum(~known)):,} of {len(known):,} users"
-            results.warn(f"{count} are left out, such as {unknown!r}: the model knows nothing of them.", UserWarning)
+            warn_caller(f"{count} are left out, such as {unknown!r}: the model knows nothing of them.", UserWarning)
     writers = {".parquet": _parquet, ".npz": _npz, ".usearch": _usearch}
     if out.suffix not in writers:
         raise ValueError(f"out must end in {', '.join(writers)}, got {str(out)!r}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +21,33 @@ from everypair.recommend.description import Description, ItemColumns
 from everypair.recommend.explain.explanation import Explanation, Summand
 from everypair.recommend.fold_in import WeightedHistory
 from everypair.recommend.item_batch import ItemBatch
-from everypair.recommend.recipes import Recipe
-from everypair.recommend.requests import UNKNOWN, KnownIds, RequestBatch, UnknownCounts, refuse_unknown
+from everypair.recommend.recipes import Recipe, by_row_order
+from everypair.recommend.requests import UNKNOWN, KnownIds, RequestBatch, UnknownCounts, UnusedHistoryWarning, refuse_unknown
 from everypair.recommend.results import RankedLists
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
+from everypair.runtime.warn import warn_caller
 
 FALLBACKS = ("error", "popular")
 USER, ITEM = "user", "item"
+
+
+class Ranking(NamedTuple):
+    """The best n items in each context.
+
+    Attributes
+    ----------
+    codes, scores : arrays of shape (contexts, n)
+        Filled up with -1 and ``-inf`` where fewer than n items are left.
+    by_popularity : array of booleans
+        The contexts that the model knows nothing of: their lists are the most popular items.
+    """
+
+    codes: np.ndarray
+    scores: np.ndarray
+    by_popularity: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -62,6 +79,12 @@ class FittedState:
     by_user: bool
     unknown: UnknownCounts = field(default_factory=UnknownCounts)
 
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of this fit's figures should know."""
+        ordered = ", ".join(map(repr, by_row_order(self.recipes["context"], self.dataset)))
+        return [f"no timestamps: {ordered} follows the order of rows ({self.dataset.row_order})."] if ordered else []
+
     # requests
 
     def request_batch(self, users: Any = None, requests: Any = None, unknown: str = "ignore") -> RequestBatch:
@@ -74,7 +97,20 @@ class FittedState:
         if users is not None:
             return RequestBatch.of_users(self.dataset, users)
         batch = RequestBatch.of_requests(self.dataset, requests)
-        return batch._replace(unknown=self._count_unknown(batch.contexts, check.choice("unknown", unknown, UNKNOWN)))
+        counts = self._count_unknown(batch.contexts, check.choice("unknown", unknown, UNKNOWN))
+        return batch._replace(unknown=counts, unused=self._unused(batch.contexts))
+
+    def _unused(self, contexts: ContextBatch) -> str | None:
+        """A message about histories of requests that change nothing but which items are left out."""
+        recipes, given = self.recipes["context"], contexts.own_history & (contexts.end > contexts.begin)
+        used = self.adapter.folds_in_histories or any(recipe.uses_history for recipe in recipes)
+        if used or not self.adapter.uses_contexts or not given.any():
+            return None
+        return (
+            f"{type(self.adapter.model).__name__} with context={list(recipes)} does not use the {HISTORY!r} of requests: it only "
+            f"says which items were seen. Fit with History() or Previous() in context; or MF with users alone, which folds "
+            f"histories in."
+        )
 
     def _count_unknown(self, contexts: ContextBatch, unknown: str) -> dict[str, int]:
         by_row = {name: rows for name, rows in self.contexts.unknown(contexts).items() if rows.any()}
@@ -86,16 +122,20 @@ class FittedState:
 
     def scoring_request(self, contexts: ContextBatch) -> ScoringRequest:
         """Contexts as adapters take them."""
+        self.require_same_data(contexts)
+        contexts = contexts.compact()
+        history = Lists(contexts.begin, contexts.end, contexts.items)
+        columns = self.contexts.columns(contexts)
+        return ScoringRequest(columns, history, self.weighted_history, lambda: self.contexts.known(contexts), contexts.own_history)
+
+    def require_same_data(self, contexts: ContextBatch) -> None:
+        """Raise if contexts are of other data, so that codes mean other users or items."""
         has_users = bool((contexts.user >= 0).any())
         if not contexts.item_ids.same(self.dataset.items) or (has_users and not contexts.user_ids.same(self.dataset.users)):
             raise ValueError(
                 "these contexts are of other data than the recommender was fitted on: codes mean other users or items. "
                 "Split one Dataset."
             )
-        contexts = contexts.compact()
-        history = Lists(contexts.begin, contexts.end, contexts.items)
-        columns = self.contexts.columns(contexts)
-        return ScoringRequest(columns, history, self.weighted_history, lambda: self.contexts.known(contexts), contexts.own_history)
 
     def weighted_history(self, items: np.ndarray) -> WeightedHistory:
         """The items of a history as a fit would count them, each event with a confidence of one."""
@@ -122,7 +162,7 @@ class FittedState:
         allowed: np.ndarray | None = None,
         refuse: Callable[[np.ndarray], Any] | None = None,
         n_threads: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> Ranking:
         """The best n items in each context, by code, and their scores; where the model knows nothing, the most popular ones.
 
         Parameters
@@ -142,8 +182,7 @@ class FittedState:
 
         Returns
         -------
-        (codes, scores) : arrays of shape (contexts, n)
-            Filled up with -1 and ``-inf`` where fewer than n items are left.
+        Ranking
         """
         n = min(check.integer("n", n, low=1), self.dataset.n_items)
         if candidates is not None:
@@ -153,10 +192,12 @@ class FittedState:
                     f"candidates must have a list for each of the {len(contexts):,} contexts, got {len(candidates.begin):,}."
                 )
         seen = Lists(contexts.begin, contexts.end, contexts.items) if exclude_seen else None
-        scores, known = self.scores(contexts)
+        request = self.scoring_request(contexts)
+        scores, known = self.adapter.scores(request)
         with Workers(thread_count(n_threads)) as workers, Progress(len(contexts), "ranking", unit="row") as progress:
             if known is None or known.all():
-                return rank(scores, n, workers, seen, candidates, allowed, progress.advance)
+                codes, best = rank(scores, n, workers, seen, candidates, allowed, progress.advance)
+                return Ranking(codes, best, self.adapter.by_popularity(request) if known is None else ~known)
             if refuse is not None:
                 refuse(known)
             codes, best = np.full((len(contexts), n), -1), np.full((len(contexts), n), -np.inf, scores.dtype)
@@ -168,13 +209,15 @@ class FittedState:
                 chosen = scores.take(rows) if which is known else popularity_scores(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
                 codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed, progress.advance)
-            return codes, best
+            return Ranking(codes, best, ~known)
 
     def recommend(self, users: Any = None, n: int = 10, *, requests: Any = None, unknown: str = "ignore", **options: Any) -> Any:
         """A table of recommendations, see :meth:`everypair.Recommender.recommend`; ``options`` as for :meth:`ranked`."""
         batch, dataset = self.request_batch(users, requests, unknown), self.dataset
         ranked = self.ranked(batch, n, **options)
-        results.warn(ranked.short)
+        results.warn_if_short(ranked)
+        if batch.unused is not None:
+            warn_caller(batch.unused, UnusedHistoryWarning)
         table = results.table(batch.kind, batch.names, dataset.item_column, dataset.items, ranked)
         return results.in_frame(table, (batch.frame, dataset.frame))
 
@@ -195,7 +238,7 @@ class FittedState:
         lists = results.candidate_lists(dataset, candidates, len(batch.contexts), batch.argument)
         allowed = results.allowed_items(dataset, allow, deny)
         popular = check.choice("fallback", fallback, FALLBACKS) == "popular"
-        codes, scores = self.rank(
+        codes, scores, _ = self.rank(
             batch.contexts,
             length,
             exclude_seen=exclude_seen,
@@ -231,6 +274,8 @@ class FittedState:
             )
         (code,) = KnownIds.of(self.dataset.items, [item], "items").codes
         batch = self.request_batch(None if user is None else [user], None if request is None else [request], unknown)
+        if batch.unused is not None:
+            warn_caller(batch.unused, UnusedHistoryWarning)
         return self.explained(batch.contexts, int(code))
 
     def explained(self, contexts: ContextBatch, item: int) -> Explanation:
@@ -316,7 +361,7 @@ class FittedState:
         ids, column = (dataset.items, dataset.item_column) if what == ITEM else (dataset.users, dataset.user_column)
         known = KnownIds.of(ids, given, f"{what}s")
         ranked = self.nearest(what, known.codes, known.names, n, n_threads)
-        results.warn(ranked.short)
+        results.warn_if_short(ranked)
         return results.in_frame(results.table(column, known.names, "similar", ids, ranked), (known.frame, dataset.frame))
 
     # columns of no rows, which say what features there are

@@ -16,6 +16,7 @@ from typing import Any
 
 from everypair.columns.history_field import NORMALIZATIONS, Window
 from everypair.data import Dataset
+from everypair.data.row_order import warn_if_sorted
 from everypair.recommend.encoders import KINDS
 from everypair.recommend.featurizers import (
     AttributeFeaturizer,
@@ -32,6 +33,7 @@ class Recipe(ABC):
 
     sides: tuple[str, ...]  # that it can describe
     describes_new_items = False  # also items without events
+    uses_history = False  # its features come from the items before, in their order
 
     @abstractmethod
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
@@ -64,6 +66,7 @@ class Previous(Recipe):
 
     back: int = 1
     sides = ("context",)
+    uses_history = True
 
     def __post_init__(self) -> None:
         check.integer("back", self.back, low=1)
@@ -97,6 +100,7 @@ class History(Recipe):
     normalize: str = "sqrt"
     name: str = "history"
     sides = ("context",)
+    uses_history = True
 
     def __post_init__(self) -> None:
         if self.last is not None:
@@ -184,6 +188,18 @@ RECIPES: dict[str, type[Recipe]] = {
     "history": History,
 }  # by their names on the command line
 DEFAULT_RECIPES: dict[str, list[Recipe]] = {"context": [UserId()], "item": [ItemId()]}
+
+
+def by_row_order(recipes: Iterable[Recipe], dataset: Dataset) -> list[Recipe]:
+    """The recipes that follow the order of rows, for want of timestamps."""
+    return [] if dataset.row_order is None else [recipe for recipe in recipes if recipe.uses_history]
+
+
+def warn_if_order_is_doubtful(recipes: Iterable[Recipe], dataset: Dataset) -> None:
+    """Warn where recipes take rows for a user's events in time, but rows are sorted by an id."""
+    ordered = by_row_order(recipes, dataset)
+    if ordered:
+        warn_if_sorted(dataset.row_order, f"{', '.join(map(repr, ordered))} takes the rows before an event for earlier events")
 
 
 def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:

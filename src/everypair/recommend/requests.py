@@ -20,6 +20,10 @@ UNKNOWN = ("ignore", "error")  # what to do with values that training never saw
 REQUEST = "request"
 
 
+class UnusedHistoryWarning(UserWarning):
+    """Requests have histories that the model does not use."""
+
+
 class RequestBatch(NamedTuple):
     """Users or requests that recommendations are wanted for.
 
@@ -34,6 +38,8 @@ class RequestBatch(NamedTuple):
         The data frame library they came in.
     unknown : mapping
         By attribute, how many values of the requests training never saw.
+    unused : str or None
+        What the requests have and the model does not use, if anything.
     """
 
     contexts: ContextBatch
@@ -41,6 +47,7 @@ class RequestBatch(NamedTuple):
     names: pa.Array
     frame: str | None = None
     unknown: Mapping[str, int] = {}
+    unused: str | None = None
 
     @property
     def argument(self) -> str:

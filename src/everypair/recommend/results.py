@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,8 +11,7 @@ import pyarrow as pa
 from everypair.data import Dataset, Ids
 from everypair.data.frames import as_frame
 from everypair.ranking.rank import Lists
-
-PACKAGE = __name__.partition(".")[0]
+from everypair.runtime.warn import warn_caller
 
 
 class FewerItemsWarning(UserWarning):
@@ -72,14 +69,10 @@ def reason(what: str, filters: Sequence[str], n_items: int) -> str:
     return f"{what}: there are {n_items:,} in all{left_out}."
 
 
-def warn(message: str | None, category: type[Warning] = FewerItemsWarning) -> None:
-    """Warn the caller outside of this package, if there is a message."""
-    if message is None:
-        return
-    level, frame = 1, sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+def warn_if_short(ranked: RankedLists) -> None:
+    """Warn the caller if lists are shorter than n."""
+    if ranked.short is not None:
+        warn_caller(ranked.short, FewerItemsWarning)
 
 
 def filter_names(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:

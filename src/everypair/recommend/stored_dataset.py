@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from everypair.data import Dataset, Ids
 from everypair.data.dataset import REPEATS
+from everypair.data.row_order import KINDS as ORDERS
+from everypair.data.row_order import UNSORTED
 from everypair.recommend.stored_arrays import check_bounds, check_index
 
 NONE = type(None)
@@ -27,7 +29,7 @@ def dataset_stored(dataset: Dataset) -> tuple[dict[str, np.ndarray], dict[str, n
     index = {"events item": dataset.item, "events bounds": dataset.bounds}
     tables = {name: _arrow(pa.table({"id": getattr(dataset, name).values})) for name in ("users", "items")}
     tables |= {name: _arrow(getattr(dataset, name)) for name in TABLES if getattr(dataset, name).num_columns}
-    return numbers, index, tables, {name: getattr(dataset, name) for name in FACTS}
+    return numbers, index, tables, {name: getattr(dataset, name) for name in (*FACTS, "row_order")}
 
 
 def dataset_restored(
@@ -38,6 +40,9 @@ def dataset_restored(
         if not isinstance(facts[name], kinds) or (isinstance(facts[name], bool) and bool not in kinds):
             raise ValueError(f"{name} of the dataset cannot be {facts[name]!r}.")
         setattr(dataset, name, facts[name])
+    dataset.row_order = facts.get("row_order", None if dataset.timestamp else UNSORTED)  # not in folders of 0.1
+    if dataset.row_order not in (None, *ORDERS):
+        raise ValueError(f"row_order of the dataset cannot be {dataset.row_order!r}.")
     if dataset.repeats not in REPEATS or not all(isinstance(note, str) for note in dataset.notes):
         raise ValueError(f"repeats of the dataset must be one of {', '.join(REPEATS)}, and its notes strings.")
     for name in ("users", "items"):

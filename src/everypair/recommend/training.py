@@ -13,7 +13,7 @@ from everypair.recommend.adapters.registry import adapter_of
 from everypair.recommend.description import Description
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
-from everypair.recommend.recipes import Recipe
+from everypair.recommend.recipes import Recipe, warn_if_order_is_doubtful
 from everypair.recommend.training_set import TrainingSet, contexts_are_users
 
 
@@ -45,6 +45,7 @@ class Training:
         adapter = adapter_of(model)
         adapter.check(recipes["context"], recipes["item"])
         by_user = contexts_are_users(recipes["context"], unit, dataset)
+        warn_if_order_is_doubtful(recipes["context"], dataset)
         training_set = TrainingSet.of(dataset, by_user)
         contexts = Description("context", recipes["context"], dataset, training_set.contexts)
         items = Description("item", recipes["item"], dataset, ItemBatch.of(dataset))

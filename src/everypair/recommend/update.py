@@ -23,7 +23,7 @@ from everypair.recommend.fitted import FittedState
 from everypair.recommend.fold_in import ObservedRows, SideLoss, fold_in
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.level_parameters import restricted_tower, write_back
-from everypair.recommend.recipes import ItemId, UserId
+from everypair.recommend.recipes import ItemId, UserId, warn_if_order_is_doubtful
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime.parallel import SERIAL
 
@@ -33,7 +33,9 @@ USER = "user"  # the field of UserId
 def with_events(state: FittedState, interactions: Any, users: Any = None, items: Any = None) -> FittedState:
     """See :meth:`everypair.Recommender.update`."""
     _check_trained(state)
-    return _update(state, *state.dataset.extended_with_changes(interactions, users, items))
+    dataset, changed = state.dataset.extended_with_changes(interactions, users, items)
+    warn_if_order_is_doubtful(state.recipes["context"], dataset)
+    return _update(state, dataset, changed)
 
 
 def with_items(state: FittedState, items: Any) -> FittedState:

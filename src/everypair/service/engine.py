@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -75,7 +75,7 @@ class ServiceEngine:
         batch, field = self._single_batch(user, request)
         candidates = options.pop("candidates", None)
         ranked = self._ranked(batch, field, None if candidates is None else [candidates], options)
-        return self._response({"items": self._lists(ranked, details)[0]}, ranked, batch.unknown)
+        return self._response({"items": self._lists(ranked, details)[0]}, ranked, batch)
 
     def recommend_batch(
         self, users: Any = None, requests: Any = None, details: bool = False, candidates: Any = None, **options: Any
@@ -84,7 +84,7 @@ class ServiceEngine:
         field = "requests" if users is None else "users"
         batch = self._batch(users, requests, field)
         ranked = self._ranked(batch, field, candidates, options)
-        return self._response({"lists": self._lists(ranked, details)}, ranked, batch.unknown)
+        return self._response({"lists": self._lists(ranked, details)}, ranked, batch)
 
     def recommend_together(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
         """The results (or errors) of :meth:`recommend` for several bodies, computed in one batch where that gives the same.
@@ -148,12 +148,12 @@ class ServiceEngine:
     def similar(self, item: Any, n: int = 10, details: bool = False) -> dict[str, Any]:
         """The items most similar to an item."""
         ranked = self._similar([item], n, "item")
-        return self._response({"items": self._lists(ranked, details)[0]}, ranked, {})
+        return self._response({"items": self._lists(ranked, details)[0]}, ranked)
 
     def similar_batch(self, items: list[Any], n: int = 10, details: bool = False) -> dict[str, Any]:
         """The items most similar to each of several items."""
         ranked = self._similar(items, n, "items")
-        return self._response({"lists": self._lists(ranked, details)}, ranked, {})
+        return self._response({"lists": self._lists(ranked, details)}, ranked)
 
     def _similar(self, items: list[Any], n: int, field: str) -> RankedLists:
         self._need_vectors("so items cannot be compared")
@@ -174,8 +174,10 @@ class ServiceEngine:
             lists.append(entries)
         return lists
 
-    def _response(self, lists: dict[str, Any], ranked: RankedLists, unknown: Mapping[str, int]) -> dict[str, Any]:
-        return {"model": self.version, **lists, "note": ranked.short, "unknown": dict(unknown)}
+    def _response(self, lists: dict[str, Any], ranked: RankedLists, batch: RequestBatch | None = None) -> dict[str, Any]:
+        unused, unknown = (None, {}) if batch is None else (batch.unused, dict(batch.unknown))
+        notes = [note for note in (ranked.short, unused) if note is not None]
+        return {"model": self.version, **lists, "note": " ".join(notes) or None, "unknown": unknown}
 
     # explanations and descriptions
 

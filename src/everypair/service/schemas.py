@@ -243,7 +243,9 @@ class VersionedResponse(BaseModel):
 
 class ListResponse(VersionedResponse):
     items: list[RankedItem]
-    note: str | None = Field(None, description="Why the list is shorter than requested.")
+    note: str | None = Field(
+        None, description="Why the list is shorter than requested, or that the model does not use the history of requests."
+    )
     unknown: dict[str, int] = Field(
         {}, description="The number of values that are not in the training data, by attribute; they were ignored."
     )

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from everypair.data import Dataset
 from everypair.evaluation import Queries
+from everypair.runtime.stored_names import protocol_name
 
 try:
     import fcntl
@@ -128,8 +129,9 @@ def _claim(study: Any, path: Path, identity: Mapping[str, Any]) -> None:
             raise ValueError(f"{path} is an Optuna study that was not created by everypair. Give another path.")
         study.set_user_attr("identity", dict(identity))
         return
+    stored = {**known["identity"], "protocol": protocol_name(str(known["identity"].get("protocol")))}
     for name, now in identity.items():
-        before = known["identity"].get(name)
+        before = stored.get(name)
         if before != now:
             what = _difference(name, before, now)
             raise ValueError(f"{path} is the study of another search: {what}. Give another path, or the same settings as before.")

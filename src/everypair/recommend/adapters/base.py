@@ -85,6 +85,7 @@ class Adapter(ABC):
     has_vectors = False  # scores are inner products
     refits_on_update = False  # an update is a fit to all events
     folds_in_histories = False  # a request's history stands in for an unknown user
+    uses_contexts = True  # scores differ between contexts
     needs_every_level = False  # a context is unknown if any of its levels is
     trained = True  # False during a fit
 
@@ -125,6 +126,10 @@ class Adapter(ABC):
     @abstractmethod
     def scores(self, request: ScoringRequest) -> tuple[Scores, np.ndarray | None]:
         """The scores of all items in each context, and which contexts the model knows anything of; None: all."""
+
+    def by_popularity(self, request: ScoringRequest) -> np.ndarray:
+        """Which contexts a model that scores every context knows only the popularity of items for."""
+        return np.zeros(len(request.history.begin), bool)
 
     @abstractmethod
     def summands(self, request: ExplanationRequest, scores: Scores) -> list[Summand]:

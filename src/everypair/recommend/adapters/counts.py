@@ -51,6 +51,9 @@ class CoViewAdapter(CountAdapter):
         previous, n_items = self._levels(request.columns), self.model.counts_.shape[1]
         return DenseScores(lambda start, stop: self.model.scores_after(previous[start:stop]), len(previous), n_items), None
 
+    def by_popularity(self, request: ScoringRequest) -> np.ndarray:
+        return ~self.model.has_counts(self._levels(request.columns))
+
     def summands(self, request: ExplanationRequest, scores: Scores) -> list[Summand]:
         score, share = self._score(request, scores), float(self.model.share_[request.item])
         found = [Summand("popularity", "decides ties", share)]
@@ -77,6 +80,7 @@ class CoViewAdapter(CountAdapter):
 class PopularityAdapter(CountAdapter):
     """The same counts in every context."""
 
+    uses_contexts = False
     model: Popularity
 
     @property
