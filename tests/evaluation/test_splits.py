@@ -99,6 +99,17 @@ def test_the_last_event_is_the_test_and_the_one_before_it_is_tuned_on(dataset: e
 
 
 @given(dataset=logs())
+def test_ties_in_time_that_the_order_of_rows_breaks_are_noted(dataset: ep.Dataset) -> None:
+    split = made("last", dataset)
+    assert dataset.time is not None
+    times = [dataset.time[begin:end] for begin, end in zip(dataset.bounds, dataset.bounds[1:], strict=False)]
+    tied = sum(len(own) >= 3 and len(set(own[-3:].tolist())) < 3 for own in times)
+    notes = [note for note in split.notes if "equal time" in note]
+    assert notes == ([f"{tied} user{'s' * (tied > 1)} with last events of equal time: the order of rows decides which is the last."]
+                     if tied else [])  # fmt: skip
+
+
+@given(dataset=logs())
 def test_at_a_cutoff_all_before_an_event_is_known_and_nothing_after(dataset: ep.Dataset) -> None:
     split = made("cutoff", dataset)
     assert dataset.time is not None

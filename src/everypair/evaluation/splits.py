@@ -124,6 +124,9 @@ class LeaveLast(Splitter):
         tune, test = of_events(dataset, last - 1), of_events(dataset, last)
         few = int(np.sum((lengths > 0) & (lengths < 3)))
         notes = [f"{counted(few, 'user')} with fewer than three events: trained on, not evaluated."] if few else []
+        tied = 0 if dataset.time is None else int(np.sum(np.any(np.diff(dataset.time[last[:, None] + [-2, -1, 0]]) == 0, axis=1)))
+        if tied:
+            notes.append(f"{counted(tied, 'user')} with last events of equal time: the order of rows decides which is the last.")
         if dataset.row_order is not None:
             warn_if_sorted(dataset.row_order, "LeaveLast() takes each user's last row for the last event")
             notes.append(f"no timestamps: the last event of a user is the last of the rows ({dataset.row_order}).")
