@@ -8,9 +8,11 @@ import click
 
 from benchmarks.commands.options import LOG
 
+ITEMS, FACTORS, WORKERS = (10_000, 100_000, 1_000_000), (32, 128), (1, 2)  # of capacity
+
 
 @click.command(epilog="Example: python -m benchmarks serve load --data DIR/lightgcn-gowalla --seconds 8")
-@click.argument("name", type=click.Choice(["load", "soak"]))
+@click.argument("name", type=click.Choice(["load", "soak", "capacity"]))
 @LOG
 @click.option("--factors", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Processes of a service.")
@@ -29,6 +31,8 @@ def serve(
     the same users, items, factors and workers; one client process, rounds alternate.
 
     soak: a mix of requests, errors, dropped connections and model switches, for minutes; memory of the workers over time.
+
+    capacity: memory and requests per second by items, factors and workers, of models of generated data.
     """
     from benchmarks.harness.event_log import load_event_log
 
@@ -36,6 +40,10 @@ def serve(
         from benchmarks.service.load import Load, measure_load
 
         measure_load(load_event_log(data), factors, workers, Load(connections, rate, seconds, repeats))
+    elif name == "capacity":
+        from benchmarks.service.capacity import measure_capacity
+
+        measure_capacity(ITEMS, FACTORS, WORKERS, seconds)
     else:
         from benchmarks.service.soak import soak
 

@@ -23,10 +23,10 @@ EPOCHS = 6
 START_SECONDS = 3.0  # after the first answer, until all workers are ready
 IMPLICIT_SERVICE = """
 import os
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported, or they count for nothing
 import scipy.sparse as sp
 from fastapi import FastAPI
 from pydantic import BaseModel
-os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = "1"
 from implicit.cpu.als import AlternatingLeastSquares
 folder = os.environ["IMPLICIT_MODEL"]
 model = AlternatingLeastSquares.load(folder + "/als.npz")
@@ -76,8 +76,7 @@ def implicit_service(folder: Path, port: int, workers: int) -> Running:
 
 @contextmanager
 def _running(command: list[str], port: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, env={**os.environ, **threads, **environment}, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
     try:
         for _ in range(300):
             if process.poll() is not None:

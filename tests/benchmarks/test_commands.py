@@ -292,6 +292,20 @@ def test_load(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full
+def test_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "START_SECONDS", 0.0)
+    monkeypatch.setattr("benchmarks.commands.serve.ITEMS", (30, 50))
+    monkeypatch.setattr("benchmarks.commands.serve.FACTORS", (2,))
+    monkeypatch.setattr("benchmarks.commands.serve.WORKERS", (1,))
+    monkeypatch.setattr("benchmarks.service.capacity.USERS", 40)
+    monkeypatch.setattr("benchmarks.service.capacity.WARM_UP", 0.1)
+    header, rule, *rows = output("serve", "capacity", "--seconds", "0.3").splitlines()
+    assert header.count("|") == rule.count("|") == 9
+    assert [re.findall(r"[\d,.]+", row)[:3] for row in rows] == [["30", "2", "1"], ["50", "2", "1"]]
+    assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in re.findall(r"[\d,.]+", row)[4:])
+
+
+@pytest.mark.full
 def test_soak(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 0.0)
     monkeypatch.setattr("benchmarks.service.soak.SWITCH_SECONDS", 0.1)
