@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.evaluation import ColdStart, Cutoff, EarlyStopping, LeaveLast, Queries, RandomPerUser, Split, evaluate
 from everypair.evaluation.leaks import trained_on
+from everypair.evaluation.queries import of_events
 
 from logs import logs
 from settings import COMMON
@@ -53,19 +54,30 @@ def test_all_events_together_have_those_that_are_held_out(name: str, dataset: ep
 
 
 @pytest.mark.parametrize("name", SPLITTERS)
-@given(dataset=logs(), data=st.data())
-def test_events_are_counted_by_hand(name: str, dataset: ep.Dataset, data: st.DataObject) -> None:
-    """A pair that was chosen more often in training than in the history."""
+@given(dataset=logs())
+def test_occurrences_are_counted_by_hand(name: str, dataset: ep.Dataset) -> None:
     queries = made(name, dataset).test
-    fitted = dataset.subset(np.array(data.draw(st.lists(st.booleans(), min_size=len(dataset), max_size=len(dataset)))))
-    expected, seen = [], []
+    m, seen, elsewhere = queries.contexts, [], []
     for q, history in enumerate(histories(queries)):
+        if name == "cold-start":
+            own, at = history, None
+        else:
+            own = m.items[m.bounds[m.user[q]] : m.bounds[m.user[q] + 1]].tolist()
+            at = int(m.end[q] - m.begin[q])
         for item in queries.relevant[queries.bounds[q] : queries.bounds[q + 1]].tolist():
-            trained = int(np.sum((fitted.user == queries.user[q]) & (fitted.item == item)))
             seen.append(history.count(item))
-            expected.append(trained > seen[-1])
+            elsewhere.append(own.count(item) - (at is not None and own[at : at + 1] == [item]))
     assert queries.times_seen.tolist() == seen
-    assert trained_on(fitted, queries).tolist() == expected
+    assert queries.times_elsewhere.tolist() == elsewhere
+
+
+@given(dataset=logs(), data=st.data())
+def test_events_held_out_at_random(dataset: ep.Dataset, data: st.DataObject) -> None:
+    """Users return to items: other events of the same pair are trained on, before the one held out and after it."""
+    held = np.array(data.draw(st.lists(st.booleans(), min_size=len(dataset), max_size=len(dataset))))
+    queries = of_events(dataset, np.flatnonzero(held))
+    assert not trained_on(dataset.subset(~held), queries).any()
+    assert trained_on(dataset, queries).all()
 
 
 @pytest.fixture(scope="module")

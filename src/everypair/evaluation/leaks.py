@@ -11,19 +11,18 @@ from everypair.evaluation.queries import Queries
 def trained_on(dataset: Dataset, queries: Queries) -> np.ndarray:
     """Which relevant items of queries are events of ``dataset``, which a model was trained on.
 
-    A user may choose an item again and again, so an earlier event of the same pair is no leak. A query's history has all earlier
-    events: the item was trained on if the dataset has more events of its user with it than the history.
+    A user may choose an item again and again, and other events of the same pair are no leak. The contexts of queries hold these
+    other events: if the dataset has more events of the pair than they, one of them is that of the query.
     """
     contexts = queries.contexts
     if not contexts.item_ids.same(dataset.items):
         raise ValueError("queries and dataset have other items: split one Dataset, and fit on its train.")
-    owner = np.repeat(np.arange(len(queries)), np.diff(queries.bounds))
-    user = _codes_in(dataset, queries)[owner]
+    user = _codes_in(dataset, queries)[queries.owner]
     pairs, counts = np.unique(dataset.pairs[np.isin(dataset.user, user)], return_counts=True)
     wanted = np.where(user >= 0, user * dataset.n_items + queries.relevant, -1)
     at = np.searchsorted(pairs, wanted)
     trained = np.where(np.append(pairs, -2)[at] == wanted, np.append(counts, 0)[at], 0)
-    return trained > queries.times_seen
+    return trained > queries.times_elsewhere
 
 
 def _codes_in(dataset: Dataset, queries: Queries) -> np.ndarray:

@@ -63,17 +63,37 @@ class Queries:
             return self
         return self.take(np.sort(np.random.default_rng(seed).choice(len(self), n, replace=False)))
 
+    @property
+    def owner(self) -> np.ndarray:
+        """The query of each relevant item."""
+        return np.repeat(np.arange(len(self)), np.diff(self.bounds))
+
     @cached_property
     def times_seen(self) -> np.ndarray:
         """How often each relevant item occurs in the history of its query."""
+        m, owner = self.contexts, self.owner
+        return self._occurrences(m.begin[owner], m.end[owner])
+
+    @cached_property
+    def times_elsewhere(self) -> np.ndarray:
+        """How often each relevant item occurs among all events of its user, as far as the contexts have them, but for the event
+        that the query is about."""
+        m, owner = self.contexts, self.owner
+        user, begin, end = m.user[owner], m.begin[owner], m.end[owner]
+        place = np.clip(user, 0, len(m.bounds) - 2)
+        has_all = (user == place) & (m.bounds[place] == begin)  # not of someone who is anonymous, who has no history
+        stop = np.where(has_all, m.bounds[place + 1], end)
+        is_own = (end < stop) & (np.append(m.items, -1)[np.minimum(end, len(m.items))] == self.relevant)
+        return self._occurrences(begin, stop) - is_own
+
+    def _occurrences(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """How often each relevant item occurs in a part of a sequence of the contexts: in ``items[begin:end]``."""
         m, n = self.contexts, len(self.contexts.items)
         n_items = int(max(m.items.max(initial=0), self.relevant.max(initial=0))) + 1
-        # a history is part of one sequence: its begin and end among the sorted positions of the item in it give the count
+        # begin and end, among the sorted positions of the item in its sequence, give the count
         sequence_of = np.repeat(np.arange(len(m.bounds) - 1), np.diff(m.bounds))
         pairs, number = np.unique(sequence_of * n_items + m.items, return_inverse=True)
         occurrences = np.sort(number * (n + 1) + np.arange(n))
-        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
-        begin, end = m.begin[owner], m.end[owner]
         wanted = (np.searchsorted(m.bounds, begin, side="right") - 1) * n_items + self.relevant
         at = np.searchsorted(pairs, wanted)
         found = (np.append(pairs, -1)[at] == wanted) & (begin < end)
@@ -89,8 +109,7 @@ class Queries:
         seen = self.times_seen > 0
         if not seen.any():
             return self, []
-        owner = np.repeat(np.arange(len(self)), np.diff(self.bounds))
-        left = np.bincount(owner[~seen], minlength=len(self))
+        left = np.bincount(self.owner[~seen], minlength=len(self))
         kept = Queries(self.contexts, self.user, np.append(0, np.cumsum(left)), self.relevant[~seen], self.candidates)
         notes = [f"{counted(int(seen.sum()), 'relevant item')} left out: already seen, so never ranked."]
         if not left.all():
