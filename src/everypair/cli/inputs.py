@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
-
-TABLES = (".csv", ".tsv", ".tab", ".gz", ".parquet", ".pq")
 
 
 def lines(path: Path) -> list[str]:
@@ -32,24 +31,27 @@ def named(path: Path) -> str:
 
 def ids_of_file(path: Path, column: str, known: Any) -> Any:
     """The ids of a text file, one per line, or of a column of a table; ``known`` are the ids of the data."""
+    from everypair.data.files import is_table
     from everypair.data.tables import as_table
     from everypair.data.tables import column as column_of
 
-    if path.suffix.lower() in TABLES:
-        return column_of(as_table(str(path), path, (column,)), column, str(path), "ids")
+    if is_table(path):
+        return column_of(as_table(str(path), path, (column,), known.kind), column, str(path), "ids")
     return parse_ids([line for line in lines(path) if line.strip(" \t")], known, named(path))
 
 
 def parse_ids(values: list[str], known: Any, what: str) -> list[Any]:
     """Ids of the type that the data have: integers or strings."""
+    from everypair.data.text_columns import INTEGER
+
     if not values:
         raise ValueError(f"{what} holds no ids.")
     if known.kind != "integers":
         return values
-    try:
-        return [int(value) for value in values]
-    except ValueError as error:
-        raise ValueError(f"ids of this model are integers, but {what} holds others: {error}.") from error
+    stripped = [value.strip(" \t") for value in values]
+    if odd := next((value for value in stripped if not re.fullmatch(INTEGER, value)), None):
+        raise ValueError(f"ids of this model are integers, but {what} holds others: {odd!r} is not how an integer is written.")
+    return [int(value) for value in stripped]
 
 
 def requests_of_file(path: Path) -> list[dict[str, Any]]:

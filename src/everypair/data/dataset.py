@@ -12,7 +12,8 @@ from everypair.data.extend import Changed
 from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
 from everypair.data.row_order import UNSORTED, row_order, worse
-from everypair.data.tables import as_table, column, numbers, times
+from everypair.data.tables import Source, decide_ids, numbers, opened
+from everypair.data.times import Times, refuse_mixed_objects, times
 from everypair.kernels.order import compress, stable_order
 from everypair.runtime import validation as check
 
@@ -26,12 +27,18 @@ class Dataset:
     Parameters
     ----------
     interactions, users, items : data frame, mapping of columns, or path
-        Tables of any data frame library, or Parquet or CSV files. ``interactions`` has a row per event; ``users`` and ``items``
-        have a row per id, and their other columns are attributes. Other columns of ``interactions`` are attributes of events and
-        take precedence over columns of ``users`` with the same name. In a CSV file, ids are integers if all of them are written as
-        integers.
+        Tables of any data frame library, or Parquet or CSV files, or folders of Parquet files. ``interactions`` has a row per
+        event; ``users`` and ``items`` have a row per id, and their other columns are attributes. Other columns of ``interactions``
+        are attributes of events and take precedence over columns of ``users`` with the same name. In CSV files, ids are integers if
+        all of them, in all files, are written as integers; an attribute is a number, or true or false, if its text survives that:
+        "01234", and "1.10" beside "1.1", stay strings, and ``notes`` say so.
     user, item : str
         The columns of ids (strings or integers) in all tables.
+    users_key, items_key : str, optional
+        The column of ids in ``users`` (in ``items``), where it has another name than in ``interactions``.
+    all_items : bool
+        Keep items of the table ``items`` that have no events. A model is trained as if they had been there and nobody chose them,
+        they are recommended, by their attributes if the model has these, and they are candidates in evaluations.
     timestamp : str, optional
         The column that orders events: numbers, dates, times or ISO 8601 strings. None: the order of rows. Ties keep that order.
     chronological : bool
@@ -61,6 +68,8 @@ class Dataset:
         How the rows were sorted if nothing says that they are in the order of time: "unsorted", "sorted by item", ...
     time_counts : bool
         Whether timestamps are only positions in each user's history, which cannot be compared between users.
+    time_zoned : bool or None
+        Whether timestamps have a time zone; None if they are numbers, or where files of before 0.2 do not say it.
     user_column, item_column : str
         The names of the id columns; requests use the first for the user's id.
     frame : str, or None
@@ -95,12 +104,15 @@ class Dataset:
         weight: str | None = None,
         repeats: str = "keep",
         chronological: bool = False,
+        users_key: str | None = None,
+        items_key: str | None = None,
+        all_items: bool = False,
     ) -> None:
         check.choice("repeats", repeats, REPEATS)
         if (rating is None) != (at_least is None):
             raise ValueError("rating (the column) and at_least (the smallest rating that counts) must be given together.")
         columns = {"user": user, "item": item, "timestamp": timestamp, "rating": rating, "weight": weight}
-        for option, name in columns.items():
+        for option, name in {**columns, "users_key": users_key, "items_key": items_key}.items():
             if not isinstance(name, str) and (name is not None or option in ("user", "item")):
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
         if chronological and timestamp is not None:
@@ -114,15 +126,31 @@ class Dataset:
                 )
         if user == item:
             raise ValueError(f"user and item must be different columns, got {user!r} for both.")
-        table = as_table("interactions", interactions, (user, item))
+        for option, value, argument, table in (
+            ("users_key", users_key, "users", users), ("items_key", items_key, "items", items),
+            ("all_items", all_items or None, "items", items),
+        ):  # fmt: skip
+            if value is not None and table is None:
+                raise ValueError(f"{option}={value!r} is for a table of {argument}: give {argument}, or leave it out.")
+        self.users_key, self.items_key, self.all_items = users_key or user, items_key or item, bool(all_items)
+        if timestamp is not None:
+            refuse_mixed_objects(interactions, timestamp, f"column {timestamp!r}")
+        events = opened("interactions", interactions, (user, item))
+        people = None if users is None else opened("users", users, (self.users_key,))
+        catalogue = None if items is None else opened("items", items, (self.items_key,))
+        for name, other, key, what in ((user, people, self.users_key, "user ids"), (item, catalogue, self.items_key, "item ids")):
+            decide_ids([(events, name), *([] if other is None else [(other, key)])], None, what)
         self.notes: list[str] = []
         self.repeats, self.timestamp, self.user_column, self.item_column = repeats, timestamp, user, item
         self.weight_column, self.rating, self.at_least = weight, rating, at_least
         self.frame = frame_of(interactions)
-        given = {option: column(table, name, "interactions", option) for option, name in columns.items() if name is not None}
+        given = {option: events.column(name, option) for option, name in columns.items() if name is not None}
+        untyped = frozenset(events.untyped)
+        table = events.typed(self.notes, columns.values())
         _not_empty("interactions", table)
-        time, self.time_unit = (None, None) if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
-        strength = None if weight is None else numbers(given["weight"], f"column {weight!r}")
+        when = None if timestamp is None else times(given["timestamp"], f"column {timestamp!r}")
+        time, self.time_unit, self.time_zoned = (None, None, None) if when is None else when
+        strength = None if weight is None else numbers(given["weight"], f"column {weight!r}", weight in untyped)
         if strength is not None:
             check.refuse(f"column {weight!r}", strength <= 0, strength, "be greater than 0")
         self.users, user_codes = Ids.coded(given["user"], f"user ids (column {user!r} of interactions)")
@@ -134,7 +162,7 @@ class Dataset:
         self.time_counts = self._has_positions()
         if rating is not None and at_least is not None:
             least = check.number("at_least", at_least, low=-np.inf)
-            kept = numbers(given["rating"], f"column {rating!r}") >= least
+            kept = numbers(given["rating"], f"column {rating!r}", rating in untyped) >= least
             if not kept.any():
                 raise ValueError(
                     f"interactions must hold an event with {rating!r} of at least {at_least:g}, but all {len(table):,} are below."
@@ -146,8 +174,10 @@ class Dataset:
             first = self.first_of_pair()
             self._note(int((~first).sum()), "event", "is", "are", "left out: a later one of the same user and item.")
             self._keep(np.flatnonzero(first))
-        self.user_table = self._attributes(users, "users", user, self.users)
-        self.item_table = self._attributes(items, "items", item, self.items)
+        if catalogue is not None and all_items:
+            self._keep_items(catalogue)
+        self.user_table = self._attributes(people, self.users_key, "user", self.users)
+        self.item_table = self._attributes(catalogue, self.items_key, "item", self.items)
         for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
             self.notes.append(f"requests cannot have an attribute {name!r}, which has another meaning there: rename the column.")
         for name in self.user_table.column_names:
@@ -186,13 +216,21 @@ class Dataset:
         self.event_table = self.event_table.take(pa.array(index)) if self.event_table.num_columns else self.event_table
         self.bounds = compress(self.user, len(self.users))
 
-    def _attributes(self, source: Any, argument: str, name: str, ids: Ids) -> pa.Table:
-        """A table of attributes with its rows in the order of the ids."""
+    def _keep_items(self, catalogue: Source) -> None:
+        """Add the items of a table, which need not have events."""
+        before, what = self.items, f"item ids (column {self.items_key!r} of items)"
+        given = as_ids(catalogue.column(self.items_key, "items_key"), what)
+        before.require_same_kind(given, what)
+        self.items = Ids.of(pa.chunked_array([before.values, *given.chunks]), what)
+        self.item = self.items.codes(before.values)[self.item].astype(np.int32, copy=False)
+        self._note(len(self.items) - len(before), "item", "has", "have", "no events: kept.")
+
+    def _attributes(self, source: Source | None, key: str, name: str, ids: Ids) -> pa.Table:
+        """A table of attributes with its rows in the order of the ids of users or items (``name``: one of them)."""
         if source is None:
             return pa.table({})
-        table = as_table(argument, source, (name,))
-        what = f"{name} ids (column {name!r} of {argument})"
-        given = as_ids(column(table, name, argument, argument[:-1]), what)
+        argument, what = source.argument, f"{name} ids (column {key!r} of {source.argument})"
+        given, table = as_ids(source.column(key, f"{argument}_key"), what), source.typed(self.notes)
         _not_empty(argument, table)
         codes = ids.codes(given, what)
         known = np.flatnonzero(codes >= 0)
@@ -212,7 +250,7 @@ class Dataset:
             )
         missing = f"no row in {argument}: attributes missing."
         self._note(int((rows < 0).sum()), name, "has", "have", missing, plural=f"{name}s")
-        return table.drop_columns([name]).take(pa.array(rows, mask=rows < 0))
+        return table.drop_columns([key]).take(pa.array(rows, mask=rows < 0))
 
     def _note(self, count: int, what: str, one: str, many: str, rest: str, plural: str | None = None) -> None:
         if count:
@@ -277,8 +315,8 @@ class Dataset:
     def extended_with_changes(self, interactions: Any = None, users: Any = None, items: Any = None) -> tuple[Dataset, Changed]:
         """:meth:`extended`, and the users and items with new events or attributes."""
         new = None if interactions is None else self._read_more(interactions)
-        user_rows = extend.attribute_rows(users, "users", self.user_column, self.users)
-        item_rows = extend.attribute_rows(items, "items", self.item_column, self.items)
+        user_rows = extend.attribute_rows(users, "users", self.users_key, self.users)
+        item_rows = extend.attribute_rows(items, "items", self.items_key, self.items)
         result = self._copy()
         result.users = extend.union(self.users, None if new is None else new.users, user_rows)
         result.items = extend.union(self.items, None if new is None else new.items, item_rows)
@@ -299,12 +337,15 @@ class Dataset:
             "rating": self.rating, "at_least": self.at_least, "weight": self.weight_column,
             "chronological": self.timestamp is None and self.row_order is None,
         }  # fmt: skip
-        new = Dataset(interactions, **options)
+        if self.timestamp is not None:
+            refuse_mixed_objects(interactions, self.timestamp, f"column {self.timestamp!r}")
+        read = opened("interactions", interactions, (self.user_column, self.item_column))
+        for name, ids, what in ((self.user_column, self.users, "user ids"), (self.item_column, self.items, "item ids")):
+            decide_ids([(read, name)], ids.kind if len(ids) else None, what)
+        read.untyped &= {self.rating, self.weight_column}  # attributes get the types of the earlier ones
+        new = Dataset(read, **options)
         self.users.require_same_kind(as_ids(new.users.values, "users"), "user ids of the new interactions")
         self.items.require_same_kind(as_ids(new.items.values, "items"), "item ids of the new interactions")
-        if (self.time_unit is None) != (new.time_unit is None):
-            kinds = ["numbers" if unit is None else "dates or times" for unit in (self.time_unit, new.time_unit)]
-            raise TypeError(f"timestamps of the new interactions must be {kinds[0]}, like the earlier ones, got {kinds[1]}.")
         return new
 
     def _merge_events(self, parts: list[Dataset]) -> None:
@@ -316,13 +357,16 @@ class Dataset:
         schema = before.event_table.schema
         added = [extend.cast_columns(schema, part.event_table, len(part), "interactions") for part in parts[1:]]
         events = pa.concat_tables([before.event_table, *added]) if added else before.event_table
-        time = None
-        if before.time is not None:
-            self.time_unit = "ns" if "ns" in [part.time_unit for part in parts] else before.time_unit
-            time = np.concatenate([extend.in_unit(np.asarray(part.time), part.time_unit, self.time_unit) for part in parts])
+        time, earlier, later = before.time, before._times, parts[-1]._times
+        if len(parts) > 1 and earlier is not None and later is not None:
+            time, self.time_unit, self.time_zoned = earlier.followed_by(later)
         self._sort(user, item, time, weight, events)
         if self.repeats == "drop":
             self._keep(np.flatnonzero(self.first_of_pair()))
+
+    @property
+    def _times(self) -> Times | None:
+        return None if self.time is None else Times(self.time, self.time_unit, self.time_zoned)
 
     def __len__(self) -> int:
         return len(self.user)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from everypair.data.arrow import decoded, is_text, value_type
 from everypair.data.ids import Ids, as_ids
-from everypair.data.tables import as_table, column
-
-LATEST = 2**63 // 1000  # microseconds that fit into 64 bits as nanoseconds
+from everypair.data.tables import decide_ids, opened
+from everypair.data.text_columns import as_type
 
 
 class Changed(NamedTuple):
@@ -27,19 +27,21 @@ class AttributeRows(NamedTuple):
     table: pa.Table
 
 
-def attribute_rows(source: Any, argument: str, name: str, known: Ids) -> AttributeRows | None:
-    """A table of attributes (``argument``) with ids in column ``name``, of the same type as the known ones."""
+def attribute_rows(source: Any, argument: str, key: str, known: Ids) -> AttributeRows | None:
+    """A table of attributes (``argument``) with ids in column ``key``, of the same type as the known ones."""
     if source is None:
         return None
-    table = as_table(argument, source, (name,))
-    what = f"{name} ids (column {name!r} of {argument})"
-    given = as_ids(column(table, name, argument, argument[:-1]), what)
+    read = opened(argument, source, (key,))
+    what = f"{argument[:-1]} ids"
+    decide_ids([(read, key)], known.kind if len(known) else None, what)
+    what = f"{what} (column {key!r} of {argument})"
+    given = as_ids(read.column(key, f"{argument}_key"), what)
     known.require_same_kind(given, what)
     ids, codes = Ids.coded(given, what)
     if len(ids) < len(given):
         example = ids[int(np.argmax(np.bincount(codes) > 1))]
         raise ValueError(f"{argument} must have one row per id, but some ids have several, such as {example!r}. Keep one of each.")
-    return AttributeRows(ids, table.drop_columns([name]).take(pa.array(np.argsort(codes))))
+    return AttributeRows(ids, read.table.drop_columns([key]).take(pa.array(np.argsort(codes))))
 
 
 def union(before: Ids, of_events: Ids | None, rows: AttributeRows | None) -> Ids:
@@ -56,18 +58,6 @@ def changed_codes(ids: Ids, of_events: tuple[Ids, np.ndarray] | None, rows: Attr
     if rows is not None:
         codes.append(ids.codes(rows.ids.values))
     return np.unique(np.concatenate(codes))
-
-
-def in_unit(time: np.ndarray, unit: str | None, wanted: str | None) -> np.ndarray:
-    """Times in another unit; from microseconds to nanoseconds is the only conversion."""
-    if unit == wanted:
-        return time
-    if np.abs(time).max(initial=0) >= LATEST:
-        raise ValueError(
-            "new timestamps have nanoseconds, but some timestamps lie before 1678 or after 2262, where 64-bit nanoseconds "
-            "overflow: round the new ones to microseconds."
-        )
-    return time * 1000
 
 
 def merged_attributes(
@@ -97,8 +87,11 @@ def cast_columns(schema: pa.Schema, table: pa.Table, n: int, argument: str) -> p
         if field.name not in table.column_names or pa.types.is_null(field.type):  # a null column has no type to cast to
             columns[field.name] = pa.nulls(n, field.type)
             continue
+        values = table[field.name]
+        if is_text(value_type(values.type)) and not is_text(value_type(field.type)):
+            values = as_type(decoded(values), field.type, f"column {field.name!r} of {argument}")
         try:
-            columns[field.name] = table[field.name].cast(field.type)
+            columns[field.name] = values.cast(field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise TypeError(
                 f"column {field.name!r} of {argument} must be {field.type}, as before, got {table[field.name].type}: {error}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, SupportsInt, overload
 
 import numpy as np
 import pyarrow as pa
 
-from everypair.data.tables import decoded, is_text, no_nulls, pc
+from everypair.data.arrow import decoded, is_text, no_nulls, pc
 
 FEW = 1000  # up to 1 / FEW of all ids are found by bisection, which is faster than hashing all
 
@@ -24,6 +25,8 @@ class Ids:
     [0, 1, -1]
     >>> ids[1]
     'b'
+    >>> ids[:5], "a" in ids
+    (['a', 'b'], True)
     """
 
     def __init__(self, values: pa.Array) -> None:
@@ -86,8 +89,27 @@ class Ids:
         """The ids of these codes."""
         return self.values.take(pa.array(np.asarray(codes)))
 
-    def __getitem__(self, code: int) -> Any:
+    def tolist(self) -> list[Any]:
+        return self.values.to_pylist()
+
+    @overload
+    def __getitem__(self, code: SupportsInt) -> Any: ...
+
+    @overload
+    def __getitem__(self, code: slice) -> list[Any]: ...
+
+    def __getitem__(self, code: Any) -> Any:
+        """The id of a code, or the ids of a slice of codes."""
+        if isinstance(code, slice):
+            return self.take(np.arange(len(self))[code]).to_pylist()
         return self.values[int(code)].as_py()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __contains__(self, value: object) -> bool:
+        same = isinstance(value, str) if self.kind == "strings" else isinstance(value, int | np.integer)
+        return same and self._find(value) >= 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -98,6 +120,8 @@ class Ids:
 
 def as_ids(values: Any, what: str) -> pa.ChunkedArray:
     """A column of ids as 64-bit integers or strings, none of them missing."""
+    if isinstance(values, Ids):
+        values = values.values
     if not isinstance(values, pa.ChunkedArray):
         try:
             values = pa.chunked_array([values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)])

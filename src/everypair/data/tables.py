@@ -1,44 +1,120 @@
-"""Conversion of tables (data frames of any library, mappings of columns, Parquet and CSV files) and columns to Arrow."""
+"""Tables of any kind (data frames of any library, mappings of columns, Parquet and CSV files) as Arrow tables."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 from narwhals.exceptions import NarwhalsError
-from pyarrow import csv, parquet
 
-pc: Any = pyarrow.compute  # its functions are generated at import, unknown to type checkers
-CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]*)$"  # no leading zeros: "007" is a string
+from everypair.data import files, text_columns
+from everypair.data.arrow import decoded, floats, is_number, is_text, no_nulls, pc, plain, value_type
+
 INDEX = re.compile(r"__index_level_\d+__")  # name that pandas gives to an unnamed index
-SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-UNITS = ("us", "ns")  # units of time; the first that is exact is used
 
 
-def as_table(argument: str, source: Any, ids: Iterable[str] = ()) -> pa.Table:
-    """``source`` as an Arrow table. Columns named in ``ids`` hold ids: in a CSV file they are read as strings, or as integers if
-    all of them are written as such."""
+class Source:
+    """A table as it was given.
+
+    Attributes
+    ----------
+    argument : str
+        The argument it was given by, for messages.
+    table : Arrow table
+    untyped : set of str
+        Columns of text whose type the file does not have: it is decided by what they are used for, and together with other tables.
+    """
+
+    def __init__(self, argument: str, table: pa.Table, untyped: Collection[str] = ()) -> None:
+        self.argument, self.table, self.untyped = argument, table, set(untyped)
+
+    def column(self, name: str, option: str) -> pa.ChunkedArray:
+        """A column; an error names ``option``, the setting for the column's name."""
+        return column(self.table, name, self.argument, option)
+
+    def decide(self, name: str, values: pa.ChunkedArray) -> None:
+        """Replace an untyped column by its values of the right type."""
+        self.table = self.table.set_column(self.table.column_names.index(name), name, values)
+        self.untyped.discard(name)
+
+    def typed(self, notes: list[str] | None = None, text: Collection[str | None] = ()) -> pa.Table:
+        """The table, with untyped columns as numbers or truth values where their text survives it; those named in ``text`` stay."""
+        for name in [name for name in self.table.column_names if name in self.untyped and name not in text]:
+            values, remark = text_columns.guess(self.table[name])
+            self.decide(name, values)
+            if remark is not None and notes is not None:
+                notes.append(f"column {name!r} of {self.argument} {remark}.")
+        return self.table
+
+
+def opened(argument: str, source: Any, needed: Collection[str] = ()) -> Source:
+    """``source`` as a table. By the columns ``needed``, a CSV file shows its separator."""
+    if isinstance(source, Source):
+        return source
     try:
-        table = _table(argument, source, ids)
+        table, untyped = _table(argument, source, needed)
     except (pa.ArrowException, NarwhalsError, OverflowError) as error:
         raise ValueError(f"{argument} cannot be read as a table; each column must hold values of one type: {error}") from error
     names = table.column_names
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{argument} has more than one column {name!r}. Rename or drop the others.")
-    return pa.table({name: _plain(table[name]) for name in names if not INDEX.fullmatch(name)})
+    return Source(argument, pa.table({name: plain(table[name]) for name in names if not INDEX.fullmatch(name)}), untyped)
 
 
-def _table(argument: str, source: Any, ids: Iterable[str]) -> pa.Table:
+def as_table(argument: str, source: Any, ids: Iterable[str] = (), kind: str | None = None) -> pa.Table:
+    """``source`` as an Arrow table. Columns named in ``ids`` hold ids; ``kind`` is that of the data, "integers" or "strings"."""
+    read = opened(argument, source, list(ids))
+    for name in ids:
+        decide_ids([(read, name)], kind, f"{name} ids")
+    return read.typed()
+
+
+def decide_ids(columns: Sequence[tuple[Source, str]], kind: str | None, what: str) -> None:
+    """Decide what untyped columns of the same ids hold: ids of the ``kind`` that is known, or that a table with types shows; else
+    integers if all of them are written as integers, in all tables."""
+    there = [(source, name) for source, name in columns if name in source.table.column_names]
+    for source, name in there:
+        if kind is None and name not in source.untyped:
+            kind = "strings" if is_text(value_type(source.table[name].type)) else "integers"
+    untyped = [(source, name) for source, name in there if name in source.untyped]
+    whole = [None if kind == "strings" else text_columns.integers(source.table[name]) for source, name in untyped]
+    if kind is None and all(values is not None for values in whole):
+        kind = "integers"
+    for (source, name), values in zip(untyped, whole, strict=True):
+        if kind == "integers" and values is None:
+            text_columns.refuse_ids(source.table[name], f"{what} (column {name!r} of {source.argument})")
+        source.decide(name, values if kind == "integers" and values is not None else source.table[name])
+
+
+def joined(sources: Sequence[Source]) -> Source:
+    """The rows of several tables, with the columns they share; an untyped column gets the type that another table has for it."""
+    first, *others = sources
+    shared = [name for name in first.table.column_names if all(name in other.table.column_names for other in others)]
+    for name in shared:
+        kinds = [value_type(source.table[name].type) for source in sources if name not in source.untyped]
+        for source in sources:
+            if kinds and name in source.untyped:
+                kind = pa.int64() if pa.types.is_integer(kinds[0]) else kinds[0]
+                source.decide(name, text_columns.as_type(source.table[name], kind, f"column {name!r} of {source.argument}"))
+    plain_tables = [pa.table({name: decoded(source.table[name]) for name in shared}) for source in sources]
+    table = pa.concat_tables(plain_tables, promote_options="permissive")
+    return Source("interactions", table, first.untyped & set(shared))
+
+
+def _table(argument: str, source: Any, needed: Collection[str]) -> files.FileTable:
     if isinstance(source, str | os.PathLike):
-        return read_table(Path(source), ids)
+        return files.read(Path(source), needed)
+    return files.FileTable(_in_memory(argument, source), frozenset())
+
+
+def _in_memory(argument: str, source: Any) -> pa.Table:
     if isinstance(source, pa.Table):
         return source
     if isinstance(source, Mapping):
@@ -70,87 +146,6 @@ def _array(what: str, values: Any) -> Any:
         raise TypeError(f"{what} must hold values of one type: {error}") from error
 
 
-def _plain(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column in a layout that Arrow's compute functions support: no views, no unusual lists, no nulls inside dictionaries."""
-    kind = values.type
-    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        strings = [chunk.dictionary.cast(pa.large_string()).take(chunk.indices) for chunk in values.chunks]
-        return pa.chunked_array(strings, pa.large_string())
-    if pa.types.is_dictionary(kind) and any(chunk.dictionary.null_count for chunk in values.chunks):
-        return decoded(values)
-    if pa.types.is_string_view(kind):
-        return values.cast(pa.large_string())
-    if is_lists(kind):
-        entry = kind.value_type.value_type if pa.types.is_dictionary(kind.value_type) else kind.value_type
-        usual = isinstance(kind, pa.ListType | pa.LargeListType) and entry == kind.value_type and not pa.types.is_string_view(entry)
-        return values if usual else values.cast(pa.large_list(pa.large_string() if is_text(entry) else entry))
-    return values
-
-
-def is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def is_lists(kind: pa.DataType) -> bool:
-    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType | pa.ListViewType | pa.LargeListViewType)
-
-
-def decoded(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary-encoded column; other columns unchanged."""
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-
-
-def read_table(path: Path, ids: Iterable[str] = ()) -> pa.Table:
-    """A Parquet file or folder, or a CSV file (``.csv``, ``.tsv``, also with ``.gz``) whose first line names the columns."""
-    if not path.exists():
-        raise FileNotFoundError(f"no such file: {path}.")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else suffixes[-1] if suffixes else ""
-    if path.is_dir() or kind in (".parquet", ".pq"):
-        try:
-            return parquet.read_table(path)
-        except pa.ArrowException as error:
-            raise ValueError(f"{path} is not a Parquet table: {error}") from error
-    if kind not in SEPARATORS:
-        raise ValueError(f"{path} must end in .parquet, {', '.join(SEPARATORS)} (also with .gz); convert it, or give a data frame.")
-    return read_csv(path, SEPARATORS[kind], ids)
-
-
-def read_csv(path: Path, separator: str = ",", ids: Iterable[str] = ()) -> pa.Table:
-    """A CSV file in UTF-8. Empty values are missing; values such as "NA" only in columns of numbers: elsewhere they may be ids or
-    codes, such as that of Namibia."""
-    convert = csv.ConvertOptions(column_types=dict.fromkeys(ids, pa.string()), strings_can_be_null=True, null_values=[""])
-    parse = csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-    try:
-        table = csv.read_csv(path, parse_options=parse, convert_options=convert)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise ValueError(f"{path} cannot be read as a UTF-8 table separated by {separator!r}: {error}") from error
-    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if pa.types.is_binary(column.type):
-            raise ValueError(f"column {name!r} of {path} is not UTF-8. Convert the file, or give a data frame.")
-        if pa.types.is_string(column.type):
-            table = table.set_column(place, name, _integers(column) if name in set(ids) else _numbers(column))
-    return table
-
-
-def _integers(ids: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Ids as integers, if all of them are spelled as integers print; else the strings."""
-    integers = _cast(ids, pa.int64())
-    return ids if integers is None or not pc.all(pc.match_substring_regex(ids, CANONICAL_INTEGER)).as_py() else integers
-
-
-def _numbers(strings: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column as numbers, if all values are numbers or words for missing values; else the strings."""
-    missing = pc.is_in(strings, pa.array(csv.ConvertOptions().null_values))
-    if not pc.any(missing).as_py():
-        return strings
-    rest = pc.if_else(missing, None, strings)
-    if rest.null_count == len(rest):
-        return strings
-    found = (_cast(rest, kind) for kind in (pa.int64(), pa.float64()))
-    return next((numbers for numbers in found if numbers is not None), strings)
-
-
 def column(table: pa.Table, name: str, argument: str, option: str) -> pa.ChunkedArray:
     """A column of a table; an error names ``option``, the setting for the column's name."""
     if name not in table.column_names:
@@ -159,17 +154,12 @@ def column(table: pa.Table, name: str, argument: str, option: str) -> pa.Chunked
     return table[name]
 
 
-def no_nulls(values: pa.ChunkedArray, what: str, advice: str) -> None:
-    """Raise if entries are missing, naming the first row."""
-    if values.null_count:
-        row = pc.index(pc.is_null(values), True).as_py()
-        raise ValueError(f"{what} must not be missing, but {values.null_count:,} are, the first in row {row}. {advice}")
-
-
-def numbers(values: pa.ChunkedArray, what: str) -> np.ndarray:
-    """A column of finite numbers as an array."""
+def numbers(values: pa.ChunkedArray, what: str, untyped: bool = False) -> np.ndarray:
+    """A column of finite numbers as an array; the text of an ``untyped`` one may write them in any way."""
     values = decoded(values)
     no_nulls(values, what, "Drop those rows, or fill them.")
+    if untyped:
+        values = _written_numbers(values, what)
     if not is_number(values.type) and not pa.types.is_boolean(values.type):
         raise TypeError(f"{what} must hold numbers, got {values.type}, such as {values[0].as_py()!r}.")
     array = floats(values)
@@ -179,63 +169,9 @@ def numbers(values: pa.ChunkedArray, what: str) -> np.ndarray:
     return array
 
 
-def is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-
-
-def floats(values: pa.ChunkedArray) -> np.ndarray:
-    """A column of numbers as float64; NaN where they are missing."""
-    return np.asarray(decoded(values).cast(pa.float64(), safe=False).to_numpy(), np.float64)
-
-
-def times(values: pa.ChunkedArray, what: str) -> tuple[np.ndarray, str | None]:
-    """A column of timestamps as numbers, and their unit: None for numbers, which are unchanged; "us" for dates and times, as
-    microseconds since 1970; "ns" where microseconds are not exact."""
-    values = decoded(values)
-    no_nulls(values, what, "Drop those rows, or leave out timestamp to use the order of rows.")
-    if is_text(values.type):
-        values = _parsed(values, what)
-    kind = values.type
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        zone = kind.tz if pa.types.is_timestamp(kind) else None
-        for unit in UNITS:
-            if (exact := _cast(values, pa.timestamp(unit, zone))) is not None:
-                return np.asarray(exact.cast(pa.int64()).to_numpy()), unit
-        raise ValueError(f"{what} must lie within 290,000 years of 1970.")
-    if pa.types.is_integer(kind):
-        if (integers := _cast(values, pa.int64())) is None:
-            raise ValueError(f"{what} must fit into 64-bit signed integers.")
-        return np.asarray(integers.to_numpy()), None
-    if not is_number(kind):
-        raise TypeError(f"{what} must hold numbers, dates, times or ISO 8601 strings, got {kind}, such as {values[0].as_py()!r}.")
-    return numbers(values, what), None
-
-
-def _parsed(strings: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
-    """Strings as numbers or times, all of one type."""
-    kinds = [pa.int64(), pa.float64(), *(pa.timestamp(unit, zone) for zone in (None, "UTC") for unit in UNITS)]
-    for kind in kinds:
-        if (found := _cast(strings, kind)) is not None:
-            return found
-    row = max(_first_unlike(strings, kind) for kind in kinds)
-    raise ValueError(
-        f"{what} cannot be parsed: {strings[row].as_py()!r} in row {row}. Expected are numbers, dates, times, or strings like "
-        f"'2024-05-01 12:30:00', all with a time zone or all without."
-    )
-
-
-def _first_unlike(strings: pa.ChunkedArray, kind: pa.DataType) -> int:
-    """The first row that cannot be cast, in a column that cannot."""
-    low, high = 0, len(strings)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _cast(strings[low:middle], kind) is None else (middle, high)
-    return low
-
-
-def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
-    """The column cast to a type, None if it cannot be."""
-    try:
-        return values.cast(kind)
-    except pa.ArrowInvalid:
-        return None
+def _written_numbers(text: pa.ChunkedArray, what: str) -> pa.ChunkedArray:
+    found = text_columns.parsed(text)
+    if found.null_count:
+        row = pc.index(pc.is_null(found), True).as_py()
+        raise TypeError(f"{what} must hold numbers, but row {row} has {text[row].as_py()!r}.")
+    return found

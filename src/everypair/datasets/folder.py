@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from everypair.data import Dataset
-from everypair.data.tables import read_table
+from everypair.data.tables import as_table
 
 SHOWN = 12  # most file names in a message
 
@@ -28,7 +28,7 @@ def parquet(path: str | os.PathLike[str], **options: Any) -> Dataset:
         them that is a column of the interactions, or None.
     """
     (interactions,) = files(path, "interactions.parquet")
-    table = read_table(interactions)
+    table = as_table("interactions", interactions)
     orders = [name for name in ("timestamp", "user_order") if name in table.column_names]
     others = {name: file for name in ("users", "items") if (file := Path(path) / f"{name}.parquet").exists()}
     return Dataset(table, **{"timestamp": orders[0] if orders else None, **others, **options})

@@ -7,7 +7,7 @@ import os
 import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.data.tables import pc
+from everypair.data.arrow import pc
 from everypair.datasets.folder import files, read_columns
 
 PLAYS = {"user": pa.string(), "mbid": pa.string(), "artist": pa.string(), "plays": pa.int64()}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.data.tables import pc
+from everypair.data.arrow import pc
 from everypair.datasets.folder import as_utf8, files, holds, names_in, read_columns
 
 NO_GENRES = ["", "(no genres listed)"]

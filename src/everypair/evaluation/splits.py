@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
 from everypair.data import Dataset
+from everypair.data.arrow import pc
 from everypair.data.dataset import REPEATS
 from everypair.data.row_order import row_order, warn_if_sorted
-from everypair.data.tables import as_table, decoded
+from everypair.data.tables import Source, joined, opened
 from everypair.evaluation.queries import Queries, counted, of_events
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime import validation as check
 
-pc: Any = pyarrow.compute  # its functions are generated at import, unknown to type checkers
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
 NAMED = ("user", "item", "timestamp", "rating", "weight")  # options of Dataset that name columns
@@ -224,7 +223,7 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     tune_share : float
     seed : int
     **options
-        Of the :class:`~everypair.Dataset` of all events.
+        Of the :class:`~everypair.Dataset` of all events. Files agree on what a column holds: ids are integers if they are in all.
 
     Notes
     -----
@@ -237,7 +236,7 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     dataset = Dataset(together, **options)
     part = np.asarray(dataset.event_table[PART].to_numpy())
     if dataset.row_order is not None:  # the order in which the parts were put together says nothing
-        dataset.row_order = _order_of_rows(together.filter(pc.equal(together[PART], 0)), dataset, dataset.subset(part == 0))
+        dataset.row_order = _order_of_rows(together.table.filter(pc.equal(together.table[PART], 0)), dataset, dataset.subset(part == 0))
     dataset.event_table = dataset.event_table.drop_columns([PART])
     dataset.repeats = repeats
     if repeats == "drop":  # within each part, so that test events do not change those trained on
@@ -267,23 +266,22 @@ def _order_of_rows(table: pa.Table, dataset: Dataset, events: Dataset) -> str:
     return row_order((user[(user >= 0) & (item >= 0)], item[(user >= 0) & (item >= 0)]), (events.user, events.item))
 
 
-def _together(parts: dict[str, Any], needed: list[str]) -> pa.Table:
+def _together(parts: dict[str, Any], needed: list[str]) -> Source:
     """The tables of all parts as one, with the columns they share and a column for the part."""
-    tables = {}
+    tables = []
     for number, (name, source) in enumerate(parts.items()):
         if source is None and name == "tune":
             continue
-        table = as_table(name, source, needed[:2])
+        part = opened(name, source, needed[:2])
+        names = part.table.column_names
         for column in needed:
-            if column not in table.column_names:
-                raise ValueError(f"{name} has no column {column!r}; it has {', '.join(map(repr, table.column_names)) or 'none'}.")
-        if not len(table):
+            if column not in names:
+                raise ValueError(f"{name} has no column {column!r}; it has {', '.join(map(repr, names)) or 'none'}.")
+        if not len(part.table):
             raise ValueError(f"{name} has no events.")
-        plain = pa.table({column: decoded(table[column]) for column in table.column_names})
-        tables[name] = plain.append_column(PART, pa.array(np.full(len(table), number)))
-    shared = [name for name in tables["train"].column_names if all(name in table.column_names for table in tables.values())]
+        tables.append(Source(name, part.table.append_column(PART, pa.array(np.full(len(part.table), number))), part.untyped))
     try:
-        return pa.concat_tables([table.select(shared) for table in tables.values()], promote_options="permissive")
+        return joined(tables)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TypeError(f"train and test must hold the same columns with values of the same types: {error}") from error
 

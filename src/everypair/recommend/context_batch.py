@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
-from everypair.data.tables import decoded
+from everypair.data.arrow import decoded, is_number, is_text, value_type
+from everypair.data.text_columns import INTEGER, NUMBER
 
+LONGEST = 20  # characters of a 64-bit integer
 HISTORY = "history"  # the key of a request for the items seen so far
 
 
@@ -221,11 +225,15 @@ def _attribute(
 
 def _typed(name: str, dtype: pa.DataType, values: list[Any]) -> pa.Array:
     """Values with the type of their column; numbers that do not fit it as floats."""
-    dtype = kind = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    dtype = kind = value_type(dtype)
+    values = [_as_written(value, dtype) for value in values]
     if pa.types.is_null(dtype):  # the data have no value, so none is known
         return pa.array([None if value is None else str(value) for value in values], pa.large_string())
     if pa.types.is_integer(dtype) or pa.types.is_decimal(dtype):
-        if (exact := _array(values, dtype, from_pandas=False)) is not None:
+        fractions = pa.types.is_integer(dtype) and any(
+            isinstance(value, float | np.floating | Decimal) and not float(value).is_integer() for value in values
+        )
+        if not fractions and (exact := _array(values, dtype)) is not None:  # Arrow would cut them
             return exact
         kind = pa.float64()
     if pa.types.is_temporal(dtype) and (parsed := _parsed(values, dtype)) is not None:
@@ -235,6 +243,19 @@ def _typed(name: str, dtype: pa.DataType, values: list[Any]) -> pa.Array:
         with blamed_on(r, name):
             raise TypeError(f"attribute {name!r} of request {r} must be of type {dtype}, as in the data, got {values[r]!r}.")
     return found
+
+
+def _as_written(value: Any, dtype: pa.DataType) -> Any:
+    """A number or truth value given as the text that a file has for it, for a column of such; for a column of text, the text of a
+    number."""
+    if isinstance(value, str):
+        if is_number(dtype) and re.fullmatch(NUMBER, value):
+            return int(value) if len(value) <= LONGEST and re.fullmatch(INTEGER, value) else float(value)
+        if pa.types.is_boolean(dtype) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+    elif is_text(dtype) and isinstance(value, int | float | np.number) and not isinstance(value, bool) and value == value:
+        return str(value)
+    return value
 
 
 def _parsed(values: list[Any], dtype: pa.DataType) -> pa.Array | None:
@@ -247,9 +268,9 @@ def _parsed(values: list[Any], dtype: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _array(values: list[Any], dtype: pa.DataType, from_pandas: bool = True) -> pa.Array | None:
-    """None where they are not of that type; with ``from_pandas``, NaN and the like are missing, and integers are cut."""
+def _array(values: list[Any], dtype: pa.DataType) -> pa.Array | None:
+    """None where they are not of that type; NaN and the like are missing."""
     try:
-        return pa.array(values, dtype, from_pandas=from_pandas)
+        return pa.array(values, dtype, from_pandas=True)
     except (pa.ArrowException, TypeError, OverflowError):
         return None

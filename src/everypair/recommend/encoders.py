@@ -16,7 +16,8 @@ import scipy.sparse as sp
 
 from everypair.columns.fields import SparseField
 from everypair.columns.table import Levels
-from everypair.data.tables import decoded, floats, is_lists, is_number, is_text, pc
+from everypair.data.arrow import decoded, floats, is_lists, is_number, is_text, pc, value_type
+from everypair.data.text_columns import parsed
 
 KINDS = ("auto", "category", "bins", "value", "multiple")
 FEW_INTEGERS = 32  # distinct integers up to which "auto" takes them for categories
@@ -125,9 +126,9 @@ class Bins(Category):
         self.levels = pa.array([str(j) for j in range(len(self.edges) + 1)][: len(numbers)])
 
     def codes(self, values: pa.ChunkedArray) -> np.ndarray:
-        numbers = floats(values)
+        numbers = _numbers(values)
         found = np.searchsorted(self.edges, numbers, side="right") if len(self.levels) else UNKNOWN
-        return np.where(np.isfinite(numbers), found, MISSING)
+        return np.where(_no_numbers(values), UNKNOWN, np.where(np.isfinite(numbers), found, MISSING))
 
     def label(self, feature: int) -> str:
         edges = [f"{edge:.12g}" for edge in self.edges]
@@ -158,8 +159,9 @@ class Value(Encoder):
         return np.where(np.isfinite(scaled), scaled, 0.0)
 
     def unknown(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        """Any number, if the fit had none."""
-        return (np.isfinite(np.append(floats(values), np.nan)[index]) & np.isnan(self.mean)).astype(np.int64)
+        """Text that is no number; any number, if the fit had none."""
+        unknown = _no_numbers(values) | (np.isfinite(_numbers(values)) & np.isnan(self.mean))
+        return np.append(unknown, False)[index].astype(np.int64)
 
     def stored(self) -> dict[str, Any]:
         there = not np.isnan(self.mean)
@@ -179,7 +181,7 @@ class Value(Encoder):
         return None
 
     def _of_rows(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
-        return np.append((floats(values) - self.mean) / self.spread, np.nan)[index]
+        return np.append((_numbers(values) - self.mean) / self.spread, np.nan)[index]
 
 
 class Multiple(Encoder):
@@ -259,12 +261,15 @@ def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator:
             f"attribute {name!r} must hold strings, numbers, booleans, times, or lists of those, got {dtype}. Convert it."
         )
     number = is_number(dtype)
+    written = is_text(dtype) and kind in ("bins", "value") and not _no_numbers(values).any()
     if kind == "auto":
         few = pa.types.is_integer(dtype) and len(values.unique().drop_null()) <= FEW_INTEGERS
         multiple = lists or (separator and is_text(dtype))
         kind = "multiple" if multiple else "bins" if number and not few else "category"
-    if kind in ("bins", "value") and not number:
-        raise TypeError(f"attribute {name!r} must hold numbers for kind={kind!r}, got {dtype}.")
+    if kind in ("bins", "value") and not number and not written:
+        odd = values[int(np.argmax(_no_numbers(values)))] if is_text(dtype) else None
+        such = f", such as {odd.as_py()!r}" if odd is not None else ""
+        raise TypeError(f"attribute {name!r} must hold numbers for kind={kind!r}, got {dtype}{such}.")
     if kind != "multiple" and lists:
         raise TypeError(f"attribute {name!r} holds lists, which take kind='multiple' (or 'auto'), got kind={kind!r}.")
     return {"category": Category, "bins": lambda: Bins(bins), "value": Value, "multiple": lambda: Multiple(separator)}[kind]()
@@ -288,6 +293,18 @@ def _strings(values: pa.ChunkedArray) -> Any:
     return values.cast(pa.large_string())
 
 
+def _numbers(values: pa.ChunkedArray) -> np.ndarray:
+    """Numbers, also those in text; NaN for others."""
+    return floats(parsed(decoded(values)) if is_text(value_type(values.type)) else values)
+
+
+def _no_numbers(values: pa.ChunkedArray) -> np.ndarray:
+    """Which values are text without a number."""
+    if not is_text(value_type(values.type)):
+        return np.zeros(len(values), bool)
+    return np.isnan(_numbers(values)) & pc.is_valid(values).to_numpy()
+
+
 def _finite(values: pa.ChunkedArray) -> np.ndarray:
-    numbers = floats(values)
+    numbers = _numbers(values)
     return numbers[np.isfinite(numbers)]

@@ -20,6 +20,10 @@ FACTS: dict[str, tuple[type, ...]] = {
     "item_column": (str,), "weight_column": (str, NONE), "rating": (str, NONE), "at_least": (int, float, NONE),
     "frame": (str, NONE), "notes": (list,),
 }  # fmt: skip
+# those that folders of 0.1 do not have
+LATER_FACTS: dict[str, tuple[type, ...]] = {
+    "row_order": (str, NONE), "time_zoned": (bool, NONE), "users_key": (str,), "items_key": (str,), "all_items": (bool,),
+}  # fmt: skip
 TABLES = ("user_table", "item_table", "event_table")
 
 
@@ -29,18 +33,18 @@ def dataset_stored(dataset: Dataset) -> tuple[dict[str, np.ndarray], dict[str, n
     index = {"events item": dataset.item, "events bounds": dataset.bounds}
     tables = {name: _arrow(pa.table({"id": getattr(dataset, name).values})) for name in ("users", "items")}
     tables |= {name: _arrow(getattr(dataset, name)) for name in TABLES if getattr(dataset, name).num_columns}
-    return numbers, index, tables, {name: getattr(dataset, name) for name in (*FACTS, "row_order")}
+    return numbers, index, tables, {name: getattr(dataset, name) for name in (*FACTS, *LATER_FACTS)}
 
 
 def dataset_restored(
     facts: Mapping[str, Any], numbers: Mapping[str, np.ndarray], index: Mapping[str, np.ndarray], tables: Mapping[str, bytes]
 ) -> Dataset:
     dataset = object.__new__(Dataset)
-    for name, kinds in FACTS.items():
+    facts = {**_before_0_2(facts), **facts}
+    for name, kinds in {**FACTS, **LATER_FACTS}.items():
         if not isinstance(facts[name], kinds) or (isinstance(facts[name], bool) and bool not in kinds):
             raise ValueError(f"{name} of the dataset cannot be {facts[name]!r}.")
         setattr(dataset, name, facts[name])
-    dataset.row_order = facts.get("row_order", None if dataset.timestamp else UNSORTED)  # not in folders of 0.1
     if dataset.row_order not in (None, *ORDERS):
         raise ValueError(f"row_order of the dataset cannot be {dataset.row_order!r}.")
     if dataset.repeats not in REPEATS or not all(isinstance(note, str) for note in dataset.notes):
@@ -61,6 +65,17 @@ def dataset_restored(
             raise ValueError(f"{name} must have {n} rows, got {len(table)}.")
         setattr(dataset, name, table)
     return dataset
+
+
+def _before_0_2(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What holds of the data in a folder that does not say it."""
+    return {
+        "row_order": None if facts["timestamp"] else UNSORTED,
+        "time_zoned": None,
+        "users_key": facts["user_column"],
+        "items_key": facts["item_column"],
+        "all_items": False,
+    }
 
 
 def _arrow(table: pa.Table) -> bytes:

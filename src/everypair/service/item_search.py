@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
-from everypair.data.tables import decoded, is_text, pc
+from everypair.data.arrow import decoded, is_text, pc
 
 TITLE_COLUMNS = ("title", "name")  # in this order, if no column is chosen
 EXACT, PREFIX, WORD_PREFIX, SUBSTRING = 4, 3, 2, 1  # quality of a match

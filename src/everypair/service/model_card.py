@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from everypair.data.tables import decoded, is_lists
+from everypair.data.arrow import decoded, is_lists
 from everypair.recommend import encoders as coding
 from everypair.recommend.config import KNOWN
 from everypair.recommend.context_batch import HISTORY
