@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -541,6 +542,45 @@ def test_ids_that_are_integers(tmp_path: Path) -> None:
     assert read(done("recommend", tmp_path / "m", "--users", "3", "-n", "1").stdout)[0]["user"] == "3"
     assert json.loads(done("explain", tmp_path / "m", "--user", "3", "--item", "1", "--json").stdout)["user"] == 3
     refused(1, "are integers", "recommend", tmp_path / "m", "--users", "three")
+    refused(1, "'03' is not how an integer is written", "recommend", tmp_path / "m", "--users", "1,03")
+    refused(1, "are integers", "explain", tmp_path / "m", "--user", "+3", "--item", "1")
+    (tmp_path / "ids.csv").write_text("user\n03\n")
+    refused(1, "row 0 has '03'", "recommend", tmp_path / "m", "--users-file", tmp_path / "ids.csv")
+
+
+def test_ids_that_are_strings_of_digits(tmp_path: Path) -> None:
+    """Today's list of ids may be numbers alone: those of the model are strings."""
+    (tmp_path / "plays.csv").write_text("user,item\nx,01\n7,1\n7,x\n8,01\n")
+    done("fit", tmp_path / "plays.csv", *MF, "--out", tmp_path / "m")
+    (tmp_path / "users.csv").write_text("user\n7\n8\n")
+    (tmp_path / "items.tsv").write_text("item\n1\n")
+    pq.write_table(pa.table({"user": ["7"]}), tmp_path / "part-0.parquet")
+    (tmp_path / "folder").mkdir()
+    for j, user in enumerate(("7", "8")):
+        pq.write_table(pa.table({"user": [user]}), tmp_path / "folder" / f"part-{j}.parquet")
+    for argument in (["--users", "7,8"], ["--users-file", tmp_path / "users.csv"], ["--users-file", tmp_path / "folder"]):
+        rows = read(
+            done("recommend", tmp_path / "m", *argument, "-n", "1", "--include-seen", "--allow", tmp_path / "items.tsv").stdout
+        )
+        assert [(row["user"], row["item"]) for row in rows] == [("7", "1"), ("8", "1")]
+
+
+def test_tables_with_keys_of_their_own_and_all_items(shop: Path, tmp_path: Path) -> None:
+    (tmp_path / "plays.csv").write_text((shop / "plays.csv").read_text().replace(",", ";"))
+    (tmp_path / "users.csv").write_text((shop / "users.csv").read_text().replace("user,", "id,", 1))
+    (tmp_path / "items.csv").write_text((shop / "items.csv").read_text().replace("item,", "id,", 1) + "v99,film 99,news,2020\n")
+    told = ["--context", "user", "--item-context", "attributes:category", "--factors", "2", "--epochs", "2"]
+    tables = ["--users", tmp_path / "users.csv", "--items", tmp_path / "items.csv", "--users-key", "id", "--items-key", "id"]
+    note = done("fit", tmp_path / "plays.csv", *tables, "--all-items", *told, "--out", tmp_path / "m").stderr
+    assert "has no events: kept." in note
+    model = ep.load(tmp_path / "m")
+    assert "v99" in model.dataset_.items
+    (tmp_path / "again.toml").write_text(done("inspect", tmp_path / "m", "--toml").stdout)
+    data = tomllib.loads((tmp_path / "again.toml").read_text())["data"]
+    assert (data["users_key"], data["items_key"], data["all_items"]) == ("id", "id", True)
+    done("fit", tmp_path / "plays.csv", *tables[:4], "--config", tmp_path / "again.toml", "--out", tmp_path / "again")
+    assert ep.load(tmp_path / "again").dataset_.items.same(model.dataset_.items)
+    done("evaluate", tmp_path / "plays.csv", *tables, "--all-items", *told, "--metric", "coverage@40")
 
 
 def test_recommendations_that_are_refused(shop: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import everypair as ep
+from everypair.evaluation import LeaveLast, evaluate
 from everypair.ranking.rank import Lists
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
@@ -458,3 +459,55 @@ def test_a_fit_is_committed_at_its_end_or_not_at_all(dataset: ep.Dataset) -> Non
     assert recommender.dataset_ is other
     assert (recommender.unknown_, recommender.evaluation_, len(recommender.model.history_)) == ({}, None, 2)  # type: ignore[attr-defined]
     assert recommender.state.adapter.trained
+
+
+CATALOGUE = {"item": ["v1", "v2", "v3", "new", "newer"], "genre": ["news", "film", "film", "news", "film"]}
+
+
+def plays(data: st.DataObject) -> dict[str, list[Any]]:
+    """Events of the first three items, each of which has one."""
+    more = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), max_size=20))
+    pairs = [*((j, j) for j in range(3)), *more]
+    return {"user": [user for user, _ in pairs], "item": [f"v{item + 1}" for _, item in pairs]}
+
+
+@given(st.data())
+def test_items_without_events_are_kept_when_told(data: st.DataObject) -> None:
+    events = plays(data)
+    dropped, kept = (ep.Dataset(events, items=CATALOGUE, all_items=all_items) for all_items in (False, True))
+    assert dropped.items[:] == ["v1", "v2", "v3"]
+    assert kept.items[:] == sorted(CATALOGUE["item"])
+    assert kept.notes == ["2 items have no events: kept."]
+    assert kept.items.take(kept.item).equals(dropped.items.take(dropped.item))
+    assert dict(zip(kept.items, kept.item_table["genre"].to_pylist(), strict=True)) == dict(zip(*CATALOGUE.values(), strict=True))
+    item = [ep.ItemId(), ep.Attributes("genre")]
+    recommender = ep.Recommender(ep.FM(**COMMON), item=item).fit(kept)
+    table = recommender.recommend(users=[0], n=5, exclude_seen=False)
+    assert set(table["item"].to_pylist()) == set(CATALOGUE["item"])
+    assert recommender.state.notes == []
+    assert recommender.state.trained_items.all()
+
+
+def test_the_loss_has_all_pairs_of_kept_items() -> None:
+    """They are trained on as items that nobody chose."""
+    events = {"user": [1, 2, 2], "item": ["v1", "v2", "v3"]}
+    model = ep.FM(**COMMON)
+    recommender = ep.Recommender(model, item=[ep.Attributes("genre")]).fit(ep.Dataset(events, items=CATALOGUE, all_items=True))
+    assert recommender.feedback_.shape == (2, 5)
+    scores = dict(
+        zip(recommender.dataset_.items, (recommender.context_vectors([1]) @ recommender.item_vectors().T)[0], strict=True)
+    )
+    assert scores["new"] == scores["v1"]
+    assert scores["newer"] == scores["v2"] == scores["v3"]
+
+
+def test_a_model_of_ids_says_that_it_knows_nothing_of_kept_items() -> None:
+    events = {"user": [1, 1, 1, 2, 2, 2], "item": ["v1", "v2", "v3", "v2", "v3", "v1"]}
+    dataset = ep.Dataset(events, items=CATALOGUE, all_items=True, chronological=True)
+    split = LeaveLast().split(dataset)
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(split.train)
+    assert "3 of 5 items have no events, and item=[ItemId()] says nothing else of them" in recommender.state.notes[0]
+    found = evaluate(recommender, split.test, ["coverage@5"], exclude_seen=False)
+    assert found["coverage@5"] == 1.0
+    assert any("items have no events" in note for note in found.notes)
+    assert ep.Recommender(ep.Popularity()).fit(split.train).state.notes == []

@@ -163,6 +163,11 @@ def _toml(contents: dict[str, Any]) -> str:
     recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
     dataset = contents["dataset"]
     data = {key: dataset[stored] for key, stored in DATA_KEYS.items()}
+    for key, other in (("users_key", "user"), ("items_key", "item")):
+        if dataset.get(key, data[other]) != data[other]:
+            data[key] = dataset[key]
+    if dataset.get("all_items"):
+        data["all_items"] = True
     if dataset.get("row_order", "unsorted") is None and dataset["timestamp"] is None:
         data["chronological"] = True
     return toml(

@@ -173,6 +173,11 @@ DATA = _combined([
     configured("data", "--items", type=PATH, help="Table of items, likewise."),
     configured("data", "--user", help="Column of user ids. [default: user]"),
     configured("data", "--item", help="Column of item ids. [default: item]"),
+    configured("data", "--users-key", help="Column of user ids in the table of users. [default: that of --user]"),
+    configured("data", "--items-key", help="Column of item ids in the table of items. [default: that of --item]"),
+    configured(
+        "data", "--all-items", is_flag=True, default=None, help="Keep items of --items without events, as candidates."
+    ),
     configured("data", "--timestamp", help="Column that orders events. [default: the order of rows]"),
     configured(
         "data", "--chronological", is_flag=True, default=None, help="Each user's rows are in the order of time, without timestamps."

@@ -83,7 +83,14 @@ class FittedState:
     def notes(self) -> list[str]:
         """What a reader of this fit's figures should know."""
         ordered = ", ".join(map(repr, by_row_order(self.recipes["context"], self.dataset)))
-        return [f"no timestamps: {ordered} follows the order of rows ({self.dataset.row_order})."] if ordered else []
+        notes = [f"no timestamps: {ordered} follows the order of rows ({self.dataset.row_order})."] if ordered else []
+        recipes = self.recipes["item"]
+        if self.dataset.all_items and self.adapter.has_vectors and not any(recipe.describes_new_items for recipe in recipes):
+            notes.append(
+                f"{int(np.sum(self.popularity == 0)):,} of {self.dataset.n_items:,} items have no events, and item={list(recipes)} "
+                f"says nothing else of them: their scores are of no meaning. Add Attributes(...)."
+            )
+        return notes
 
     # requests
 
