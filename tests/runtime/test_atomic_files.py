@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,26 @@ def test_results_take_their_place_when_they_are_complete(tmp_path: Path) -> None
     results.complete({"rows": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
     assert json.loads((tmp_path / "results.json").read_text()) == {"rows": 2}
+
+
+def test_the_umask_is_never_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to all threads of the process: files of others would be open to everybody meanwhile."""
+    before = os.umask(0o027)
+    try:
+        monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("changed for all threads"))
+        write_atomically(tmp_path / "a", "text")
+        with writing(tmp_path / "b", read_only=True) as temporary:
+            temporary.write_text("text")
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {"a": "0o640", "b": "0o440"}
+
+
+def test_temporary_files_are_hidden_and_beside_the_file(tmp_path: Path) -> None:
+    with writing(tmp_path / "a") as first, writing(tmp_path / "a") as second:
+        assert first != second
+        for temporary in (first, second):
+            assert temporary.parent == tmp_path
+            assert re.fullmatch(r"\.everypair-a-[0-9a-f]{16}\.part", temporary.name)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+READ_ONLY = 0o444  # permissions that a file which must not be changed in place may have
 
 
 class ResultsFile:
@@ -48,24 +51,30 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 @contextmanager
-def writing(path: Path, final: Callable[[], Path] | None = None) -> Iterator[Path]:
+def writing(path: Path, final: Callable[[], Path] | None = None, *, read_only: bool = False) -> Iterator[Path]:
     """A temporary path to write to. When the block ends without an error, it is renamed to ``path``, or to ``final()`` if given
-    (a name that depends on the content)."""
+    (a name that depends on the content). ``read_only`` files cannot be changed in place, only replaced."""
     with described_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".everypair-{path.name}-", suffix=".part")
-        os.close(handle)
-        temporary = Path(name)
+        temporary = _new_file(path)
         try:
             yield temporary
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
+                if read_only:
+                    os.fchmod(file.fileno(), stat.S_IMODE(os.fstat(file.fileno()).st_mode) & READ_ONLY)
             os.replace(temporary, path if final is None else final())
             _sync(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _new_file(path: Path) -> Path:
+    """An empty file beside ``path``. The system applies the umask: a process that asks for it changes it for all its threads."""
+    temporary = path.with_name(f".everypair-{path.name}-{secrets.token_hex(8)}.part")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    return temporary
 
 
 @contextmanager
@@ -86,9 +95,3 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
