@@ -112,7 +112,7 @@ def tune(
     identity = {} if path is None else _identity(recommender, dataset, split, metric, searched, {"seed": seed, **options})
     stopping = partial(EarlyStopping, split.tune, metric, **options)
     tuning_run = TuningRun(recommender, split.train, searched, stopping, seed, began + limit)
-    with quiet(), opened(path, identity) as stored:
+    with quiet(), opened(path, identity, searched.settings) as stored:
         stop_reason = tuning_run.run(stored, wanted)
         return Tuning.of(stored, searched, metric, stop_reason, partial(_with_settings, recommender))
 

@@ -28,6 +28,7 @@ PENALTIES = (0.001, 10.0)  # L2 that does not grow with the weight of a row
 SIZES = (16, 32, 64, 128, 256)
 TENSOR_SIZES = (8, 16, 32, 64)  # steps of PARAFAC cost more
 CORE_SIZES = (4, 8, 16)  # the core of Tucker has their product over all variables
+ROUNDING = 1e-9  # by which a stored point may be beyond the bounds
 NOT_SEARCHED = {
     "epochs": "each trial finds its best epoch; epochs of the model is the maximum",
     "random_state": "the best seed is only a lucky one",
@@ -89,6 +90,8 @@ class Range:
         return min(max(round(middle), int(self.low)), int(self.high)) if self.whole else middle
 
     def value(self, stored: Any) -> Any:
+        if not self.low * (1 - ROUNDING) <= stored <= self.high * (1 + ROUNDING):
+            raise ValueError(f"{stored} is not within {self}")
         return stored
 
 
@@ -112,6 +115,8 @@ class Choices:
         return (len(self.values) - 1) // 2 if self.ordered else 0
 
     def value(self, stored: int) -> Any:
+        if stored not in range(len(self.values)):
+            raise ValueError(f"{stored} is not the position of one of {self}")
         return self.values[stored]
 
 

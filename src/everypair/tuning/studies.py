@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,11 @@ except ImportError:  # not a POSIX system: nothing prevents two processes from o
 
 NAME = "everypair"
 OPTUNA_TABLES = {"studies", "trials", "version_info"}
+ALL_TABLES = OPTUNA_TABLES | {
+    "study_directions", "study_user_attributes", "study_system_attributes", "trial_user_attributes", "trial_system_attributes",
+    "trial_params", "trial_values", "trial_intermediate_values", "trial_heartbeats", "alembic_version",
+}  # fmt: skip
+FIRST_TABLES = {"studies": {"study_id", "study_name"}, "version_info": {"version_info_id", "schema_version", "library_version"}}
 # Random trials before the sampler learns from them. Independent of the number of trials, so that a study that is continued with
 # more trials tries what it would have tried with all of them from the start.
 STARTUP = 8
@@ -56,10 +61,21 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def opened(path: Path | None, identity: Mapping[str, Any]) -> Iterator[Any]:
+def opened(
+    path: Path | None, identity: Mapping[str, Any], settings: Callable[[Mapping[str, Any]], Any] = lambda point: None
+) -> Iterator[Any]:
     """Open the study of a file, or create it; in memory if ``path`` is None.
 
-    The file is an SQLite database: writes are atomic even if the process is killed, and there is only one file.
+    The file is an SQLite database: writes are atomic even if the process is killed, and there is only one file. If the process was
+    killed while the tables were made, they are made again.
+
+    Parameters
+    ----------
+    path : Path or None
+    identity : mapping
+        What the trials depend on; a study with another identity is refused.
+    settings : callable
+        Called with the point of each finished trial; raises if it is not one of the search.
     """
     library = optuna()
     pruner = library.pruners.MedianPruner(n_startup_trials=COMPARED_WITH, n_warmup_steps=COMPARED_AFTER)
@@ -69,8 +85,15 @@ def opened(path: Path | None, identity: Mapping[str, Any]) -> Iterator[Any]:
     with locked(path):
         storage = _storage(path)
         try:
-            study = library.create_study(storage=storage, study_name=NAME, direction="maximize", pruner=pruner, load_if_exists=True)
-            _claim(study, path, identity)
+            with _described(path):
+                study = library.create_study(
+                    storage=storage, study_name=NAME, direction="maximize", pruner=pruner, load_if_exists=True
+                )
+                known, trials = study.user_attrs, study.get_trials(deepcopy=False)
+            _claim(study, path, identity, known, trials)
+            with _described(path):
+                for trial in trials:
+                    _check_trial(trial, settings)
             for trial in study.get_trials(deepcopy=False, states=[library.trial.TrialState.RUNNING]):
                 study.tell(trial.number, state=library.trial.TrialState.FAIL)  # its process was killed: run it again
             yield study
@@ -98,38 +121,84 @@ def locked(path: Path) -> Iterator[None]:
                 path.unlink()
 
 
-def check_study(path: Path) -> None:
-    """Raise if the file is neither empty nor a database of Optuna, before anything is written to it."""
+def check_study(path: Path) -> set[str]:
+    """Raise if the file is neither empty nor a database of Optuna, before anything is written to it.
+
+    Returns the tables of a study that was killed while they were made: some of them, or some without their indices, and no row.
+    """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            found = connection.execute("SELECT type, name FROM sqlite_master").fetchall()
+            tables = {name for kind, name in found if kind == "table"}
+            begun = _is_begun(connection, tables)
     except sqlite3.Error as error:
         raise ValueError(f"{path} cannot be read as a study: {error}. Give another path.") from error
-    if tables and not tables >= OPTUNA_TABLES:
+    if not begun and tables and not tables >= OPTUNA_TABLES:
         raise ValueError(f"{path} is another kind of database, with the tables {', '.join(sorted(tables))}. Give another path.")
+    programs = [name for kind, name in found if kind in ("view", "trigger")]
+    if programs:
+        raise ValueError(f"{path} runs statements of its own ({', '.join(programs)}), which a study does not. Give another path.")
+    return tables if begun else set()
+
+
+def _is_begun(connection: sqlite3.Connection, tables: set[str]) -> bool:
+    """Whether these are tables of Optuna and all are empty: those of a study have rows before the first trial."""
+    first = [name for name in FIRST_TABLES if name in tables]
+    return (
+        bool(first)
+        and tables <= ALL_TABLES
+        and all({row[1] for row in connection.execute(f"PRAGMA table_info({name})")} == FIRST_TABLES[name] for name in first)
+        and not any(connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchone() for name in tables)
+    )
 
 
 def _storage(path: Path) -> Any:
     from sqlalchemy.engine import URL
+
+    begun = check_study(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for name in begun:  # to be made again
+            connection.execute(f"DROP TABLE {name}")
+    url = URL.create("sqlite", database=str(path)).render_as_string().replace("{", "{{").replace("}", "}}")
+    with _described(path):
+        return optuna().storages.RDBStorage(url)
+
+
+@contextmanager
+def _described(path: Path) -> Iterator[None]:
+    """Turn whatever a damaged database makes Optuna raise into an error that names the file."""
     from sqlalchemy.exc import SQLAlchemyError
 
-    check_study(path)
-    url = URL.create("sqlite", database=str(path)).render_as_string().replace("{", "{{").replace("}", "}}")
+    unreadable = (ValueError, LookupError, TypeError, AttributeError, OverflowError, AssertionError, RuntimeError)
     try:
-        return optuna().storages.RDBStorage(url)
-    except (SQLAlchemyError, RuntimeError) as error:
-        raise ValueError(f"{path} cannot be read as a study: {str(error).splitlines()[0]}. Give another path.") from error
+        yield
+    except (SQLAlchemyError, optuna().exceptions.OptunaError, *unreadable) as error:
+        why = (str(error).splitlines() or [repr(error)])[0]
+        raise ValueError(f"{path} cannot be read as a study: {why}. Give another path.") from error
 
 
-def _claim(study: Any, path: Path, identity: Mapping[str, Any]) -> None:
+def _check_trial(trial: Any, settings: Callable[[Mapping[str, Any]], Any]) -> None:
+    """Raise if a trial that is finished lacks what its result is made of."""
+    states = optuna().trial.TrialState
+    if trial.state not in (states.COMPLETE, states.PRUNED):
+        return
+    settings(trial.params)
+    reported, complete = trial.intermediate_values, trial.state == states.COMPLETE
+    values = [*reported.values(), *([trial.value] if complete else [])]
+    numbers = all(isinstance(epoch, int) for epoch in reported) and np.isfinite(values).all()
+    if not numbers or (complete and not reported) or trial.duration is None:
+        raise ValueError(f"trial {trial.number} is finished without values of epochs and a time")
+
+
+def _claim(study: Any, path: Path, identity: Mapping[str, Any], known: Mapping[str, Any], trials: list[Any]) -> None:
     """Store the identity of a new study; raise if the study has another identity."""
-    known = study.user_attrs
     if "identity" not in known:
-        if study.get_trials(deepcopy=False):
+        if trials:
             raise ValueError(f"{path} is an Optuna study that was not created by everypair. Give another path.")
         study.set_user_attr("identity", dict(identity))
         return
-    stored = {**known["identity"], "protocol": protocol_name(str(known["identity"].get("protocol")))}
+    before = known["identity"] if isinstance(known["identity"], Mapping) else {}
+    stored = {**before, "protocol": protocol_name(str(before.get("protocol")))}
     for name, now in identity.items():
         before = stored.get(name)
         if before != now:
