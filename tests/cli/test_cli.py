@@ -352,7 +352,22 @@ def test_a_model_and_a_checkpoint_in_one_folder_are_refused(shop: Path, tmp_path
     refused(2, "--out and --checkpoint are both", "fit", shop / "plays.csv", *MF, *places)
     places = ["--out", tmp_path / "m" / "fit", "--checkpoint", tmp_path / "m", "--validation", "leave-last"]
     refused(2, "--out and --checkpoint are both", "fit", shop / "plays.csv", *MF, *places)
+    places = ["--out", tmp_path / "m", "--checkpoint", tmp_path / "m" / "state"]
+    refused(2, "--checkpoint is inside --out", "fit", shop / "plays.csv", *MF, *places)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_other_things_is_refused_before_the_fit(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ep.Recommender, "fit", lambda *_, **__: pytest.fail("fitted"))
+    for name, content, words in (
+        ("notes.txt", "mine", "is not the folder of a recommender, and holds 'notes.txt'. Choose a new or an empty folder"),
+        ("manifest.json", '{"name": "my web app"}', "is not the manifest of a recommender, and would be overwritten"),
+    ):
+        place = tmp_path / Path(name).stem
+        place.mkdir()
+        (place / name).write_text(content)
+        refused(1, words, "fit", shop / "plays.csv", *MF, "--out", place)
+        assert [path.name for path in place.iterdir()] == [name]
 
 
 def test_an_interrupted_fit_leaves_what_there_was(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,3 +219,15 @@ def test_the_findings_of_the_paper_come_out(monkeypatch: pytest.MonkeyPatch) -> 
         scale,
     )
     assert [(finding["finding"], finding["why"]) for finding in found["findings"] if finding["verdict"] != "yes"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("index.html", "<p>my site"), ("results.json", '{"mine": 1}'), ("results.json", "[")]
+)
+def test_a_report_replaces_reports_alone(name: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "reproduce", lambda *_, **__: pytest.fail("run"))
+    (tmp_path / name).write_text(content)
+    done = run("reproduce", "--quick", "--out", str(tmp_path))
+    assert done.exit_code == 1
+    assert f"{tmp_path / name} is not of an earlier report, and would be replaced." in done.output
+    assert (tmp_path / name).read_text() == content

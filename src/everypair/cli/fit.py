@@ -103,17 +103,21 @@ def _checkpoints(out: Path, folder: Path | None, every: int | None, validated: b
     places = {name: folder / name if validated else folder for name in ("validation", "fit")}
     if out.resolve() in (place.resolve() for place in (folder, *places.values())):
         raise click.UsageError(f"--out and --checkpoint are both {out}: give different folders.")
+    if out.resolve() in folder.resolve().parents:
+        raise click.UsageError(f"--checkpoint is inside --out, a folder for the model alone: give a folder outside of {out}.")
     return {name: {"checkpoint": place, **({"every": every} if every is not None else {})} for name, place in places.items()}
 
 
 @contextmanager
 def _prepared_folder(out: Path) -> Iterator[None]:
-    """Create the folder before anything is computed, so that an unwritable path fails early; after an error, remove a new one."""
+    """Create the folder before anything is computed: one that cannot be used fails early. After an error, a new one is removed."""
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
 
     new = not out.exists()
-    Folder(out, KIND, VERSION).make()
+    folder = Folder(out, KIND, VERSION)
+    folder.make()
+    folder.refuse_other_kinds()
     try:
         yield
     except BaseException:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,7 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     if not generated and (changed["users"] or changed["items"]):
         raise ValueError(f"--users and --items are for generated data, not for {data}.")
     scale = (QUICK if quick else DEFAULT)._replace(**{name: value for name, value in changed.items() if value is not None})
+    _refuse_other_files(out, save_model)
     dataset, attributes = sources.load(data, path, scale)
 
     written = ResultsFile(out / "results.json")
@@ -74,3 +77,26 @@ def reproduce(data: str, path: Path | None, quick: bool, out: Path, save_model: 
     click.echo(f"Report: {out / 'index.html'}", err=True)
     if save_model:
         click.echo(f"Model: {out / 'model'}", err=True)
+
+
+def _refuse_other_files(out: Path, save_model: bool) -> None:
+    """Raise if a file that would be replaced is not of an earlier report."""
+    from everypair.persistence.folder import RECOMMENDER, Folder
+
+    others = [out / name for name in ("results.json", "results.partial.json") if (out / name).exists() and not _is_ours(out / name)]
+    if (out / "index.html").exists() and not (out / "results.json").exists():
+        others.append(out / "index.html")
+    if others:
+        raise FileExistsError(f"{others[0]} is not of an earlier report, and would be replaced. Delete it, or give another --out.")
+    if save_model:
+        folder = Folder(out / "model", *RECOMMENDER)
+        folder.make()
+        folder.refuse_other_kinds()
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file holds results of experiments."""
+    with suppress(ValueError, OSError):
+        results = json.loads(path.read_bytes())
+        return isinstance(results, dict) and {"data", "scale", "scenarios"} <= results.keys()
+    return False

@@ -182,16 +182,16 @@ class EarlyStopping:
         """
         self._check_settings(state)
         model = trained_by_epochs(recommender.model)
-        values, done = {int(epoch): float(value) for epoch, value in state["values"]}, len(model.history_)
+        values, done = _restored_values(state), len(model.history_)
         if values and max(values) > done:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
-        if state["restored"] and done < model.epochs:
+        if state.get("restored") and done < model.epochs:
             raise ValueError(
                 f"the fit had ended at epoch {done} with the best epoch's parameters, so that it cannot continue to epoch "
                 f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
             )
         self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
-        self._kept, self._restored = {}, bool(state["restored"])
+        self._kept, self._restored = {}, bool(state.get("restored"))
         shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
         for epoch in self._epochs_to_keep() - {None}:
             kept = {name: np.array(arrays[f"{epoch} {name}"]) for name in shapes if f"{epoch} {name}" in arrays}
@@ -208,6 +208,13 @@ class EarlyStopping:
             if before != now:
                 what = "other queries" if name == "queries" else f"{name}={before!r}, got {name}={now!r}"
                 raise ValueError(f"the fit was validated with {what}: continue with the same, or fit without its checkpoint.")
+
+
+def _restored_values(state: Mapping[str, Any]) -> dict[int, float]:
+    try:
+        return {int(epoch): float(value) for epoch, value in state["values"]}
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"the values of the checkpoint's EarlyStopping cannot be used ({error!r}): delete it.") from error
 
 
 def _best(values: Mapping[int, float]) -> int | None:

@@ -12,11 +12,13 @@ import numpy as np
 
 from everypair.engine.feedback import Feedback
 from everypair.engine.solver import Epoch
+from everypair.persistence.epochs import restored_epochs
 from everypair.persistence.fingerprints import fingerprint, of_columns, of_feedback
 from everypair.persistence.folder import Folder
+from everypair.runtime import validation as check
 from everypair.towers import Tower
 
-VERSION = 1
+VERSION = 2
 RESUMABLE = ("epochs", "tol", "n_threads")  # settings that may differ when a fit resumes
 
 
@@ -77,26 +79,22 @@ class Checkpoint:
             return None
         manifest, payloads = self._folder.open()
         try:
-            return self._state(manifest, payloads, identity, epochs)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            before, state = _restored(manifest, payloads)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             path = self._folder.path
             raise ValueError(f"{path} holds a checkpoint that cannot be used ({error!r}). Delete it to start over.") from error
-
-    def _state(self, manifest: Mapping[str, Any], payloads: Mapping[str, Any], identity: Identity, epochs: int) -> State:
-        differences = list(identity.differences(Identity(manifest["facts"], manifest["fingerprints"])))
+        differences = list(identity.differences(before))
         if differences:
             raise ValueError(
                 f"the checkpoint in {self._folder.path} is of another fit: {'; '.join(differences)}. Repeat the call with the "
                 f"same data and settings, or choose another folder (or delete this one) to start over."
             )
-        history = [Epoch(*epoch) for epoch in manifest["history"]]
-        if len(history) > epochs:
+        if len(state.history) > epochs:
             raise ValueError(
-                f"the checkpoint in {self._folder.path} is of epoch {len(history)}, and epochs is {epochs}: set epochs to "
-                f"{len(history)} or more, or choose another folder (or delete this one) to start over."
+                f"the checkpoint in {self._folder.path} is of epoch {len(state.history)}, and epochs is {epochs}: set epochs to "
+                f"{len(state.history)} or more, or choose another folder (or delete this one) to start over."
             )
-        stopped = manifest["stop_reason"], manifest["tol"]
-        return State(payloads["parameters"], history, *stopped, manifest["callback"], payloads.get("callback", {}))
+        return state
 
     def write(self, state: State) -> None:
         """Store a state if it is due: after every few epochs, and at the end of the fit."""
@@ -109,6 +107,16 @@ class Checkpoint:
         manifest = {**self._identity._asdict(), **state._asdict()}
         payloads = {"parameters": manifest.pop("parameters"), "callback": manifest.pop("arrays")}
         self._folder.write(manifest, {name: arrays for name, arrays in payloads.items() if arrays})
+
+
+def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any]) -> tuple[Identity, State]:
+    """The fit of a checkpoint and its state."""
+    facts, fingerprints, reason = manifest["facts"], manifest["fingerprints"], manifest["stop_reason"]
+    parameters, arrays = payloads["parameters"], payloads.get("callback", {})
+    if not all(isinstance(each, dict) for each in (facts, fingerprints, parameters, arrays)) or not isinstance(reason, str):
+        raise TypeError("facts, fingerprints, parameters and arrays must have names, and stop_reason must be a string")
+    history, tol = restored_epochs(manifest["history"]), check.number("tol", manifest["tol"], low=0.0)
+    return Identity(facts, fingerprints), State(parameters, history, reason, tol, manifest["callback"], arrays)
 
 
 def identity(

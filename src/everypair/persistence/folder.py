@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from everypair.persistence.manifest import CHECKSUM, MANIFEST, is_intact, sealed
+from everypair.runtime import validation as check
 from everypair.runtime.atomic_files import described_errors, writing
 
 try:
@@ -22,10 +24,10 @@ try:
 except ImportError:  # not on this platform
     fcntl = None
 
-MANIFEST = "manifest.json"
-RECOMMENDER = ("recommender", 1)  # kind and format version of saved recommenders
+RECOMMENDER = ("recommender", 2)  # kind and format version of saved recommenders
 ARRAYS, BYTES = ".safetensors", ".bin"
-PAYLOAD = r"everypair-[a-z_]+-[0-9a-f]{64}\.(safetensors|bin)"
+SHA256 = r"[0-9a-f]{64}"
+PAYLOAD = rf"everypair-[a-z_]+-{SHA256}\.(safetensors|bin)"
 OURS = re.compile(rf"{PAYLOAD}|\.everypair-[a-z_.]+-[a-z0-9_]+\.part")  # files that may be deleted
 DTYPES = {"F64": "<f8", "I64": "<i8", "U64": "<u8", "F32": "<f4", "I32": "<i4", "BOOL": "|b1", "U8": "|u1"}
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
@@ -43,9 +45,10 @@ class Contents(NamedTuple):
 class Folder:
     """A manifest and its payload files, replaced atomically: after a crash, the folder holds the old ones or the new ones.
 
-    A payload is bytes, or arrays by name (safetensors), in a file named after its sha256. The manifest is JSON: the caller's
-    entries, and under "files" the file name, size and checksum of each payload. Replacing the manifest makes new payloads current;
-    then the old files are removed. Processes that have them open or mapped keep them.
+    A payload is bytes, or arrays by name (safetensors), in a file named after its sha256, which cannot be written to: processes may
+    have it mapped. The manifest is JSON: the caller's entries, and under "files" the file name, size and checksum of each payload.
+    Replacing the manifest makes new payloads current; then the old files are removed. Processes that have them open or mapped keep
+    them.
 
     Parameters
     ----------
@@ -60,25 +63,26 @@ class Folder:
         self.path, self.kind, self.version = Path(path), kind, version
 
     def make(self) -> None:
-        """Create the folder if it does not exist, and check that it can be written to."""
+        """Create the folder if it does not exist, and check that it can be written to and holds nothing else."""
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"{self.path} is a file, and a folder is needed. Choose another path.")
         with described_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=self.path) as file:
+            self._refuse_other_files()
+            with tempfile.TemporaryFile(dir=self.path, prefix=".everypair-probe-", suffix=".part") as file:
                 file.write(b"?")
 
     def write(self, manifest: Mapping[str, Any], payloads: Mapping[str, Payload]) -> None:
         """Replace the content of the folder."""
         self.make()
         with self._locked():
-            self._refuse_other_kinds()
+            self._refuse_other_files()
+            self.refuse_other_kinds()
             try:
                 files = {name: self._store(name, payload) for name, payload in payloads.items()}
                 whole = {"kind": self.kind, "version": self.version, **manifest, "files": files}
-                whole = json.loads(json.dumps(whole))  # as read back: integer keys become strings
                 with writing(self.path / MANIFEST) as temporary:
-                    temporary.write_text(json.dumps({**whole, "sha256": checksum(whole)}, indent=1) + "\n", "utf-8")
+                    temporary.write_bytes(sealed(whole))
             finally:
                 self._tidy()
 
@@ -100,7 +104,7 @@ class Folder:
         suffix = BYTES if isinstance(payload, bytes) else ARRAYS
         digest, size = hashlib.sha256(), 0
         with (
-            writing(self.path / name, lambda: self.path / _payload_name(name, suffix, digest)) as temporary,
+            writing(self.path / name, lambda: self.path / _payload_name(name, suffix, digest), read_only=True) as temporary,
             temporary.open("wb") as file,
         ):
             for part in [payload] if isinstance(payload, bytes) else _safetensors(payload):
@@ -109,7 +113,17 @@ class Folder:
                 size += memoryview(part).nbytes
         return {"file": _payload_name(name, suffix, digest), "bytes": size, "sha256": digest.hexdigest()}
 
-    def _refuse_other_kinds(self) -> None:
+    def _refuse_other_files(self) -> None:
+        """Raise if the folder has no manifest, and holds other things."""
+        others = [] if self.exists else sorted(path.name for path in self.path.iterdir() if not OURS.fullmatch(path.name))
+        if others:
+            more = f" and {len(others) - 1:,} more" if len(others) > 1 else ""
+            raise FileExistsError(
+                f"{self.path} is not the folder of a {self.kind}, and holds {others[0]!r}{more}. Choose a new or an empty "
+                f"folder, such as {self.path / self.kind}."
+            )
+
+    def refuse_other_kinds(self) -> None:
         """Raise if the folder holds a manifest of another kind, which would be overwritten."""
         if not self.exists:
             return
@@ -123,13 +137,14 @@ class Folder:
 
     def _tidy(self) -> None:
         """Remove files that the manifest does not name: earlier payloads, and temporary files that a crash left."""
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with suppress(OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
             kept = set()
             if self.exists:
                 kept = {entry["file"] for entry in json.loads((self.path / MANIFEST).read_bytes())["files"].values()}
             for path in self.path.iterdir():
                 if path.name not in kept and OURS.fullmatch(path.name):
-                    path.unlink(missing_ok=True)
+                    with suppress(OSError):
+                        path.unlink()
 
     @property
     def exists(self) -> bool:
@@ -163,8 +178,10 @@ class Folder:
             raise FileNotFoundError(f"there is no folder {self.path}.")
         if not path.is_file():
             raise FileNotFoundError(f"{self.path} does not hold a {self.kind}: there is no {MANIFEST} in it.")
+        self._refuse_link_out(path)
+        written = path.read_bytes()
         try:
-            manifest = json.loads(path.read_bytes())
+            manifest = json.loads(written)
         except (ValueError, RecursionError) as error:
             raise self.refused(path, f"not JSON: {error}") from error
         if not isinstance(manifest, dict) or manifest.get("kind") != self.kind:
@@ -179,7 +196,7 @@ class Folder:
                 f"that wrote it, or a later one."
             )
         try:
-            intact = manifest.pop("sha256", None) == checksum(manifest)
+            intact = is_intact(written, manifest, manifest.pop(CHECKSUM, None))
         except RecursionError:
             intact = False
         if not intact:
@@ -199,15 +216,16 @@ class Folder:
     def checked(self, entry: Any, verify: bool) -> Path:
         """The path of a payload, checked to exist with the right size and, with ``verify``, the right checksum."""
         try:
-            file, size, sha256 = entry["file"], int(entry["bytes"]), str(entry["sha256"])
-            named = re.fullmatch(PAYLOAD, file) is not None
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            file, size, sha256 = entry["file"], check.integer("bytes", entry["bytes"], low=0), entry["sha256"]
+            named = re.fullmatch(PAYLOAD, file) is not None and re.fullmatch(SHA256, sha256) is not None
+        except (KeyError, TypeError, ValueError) as error:
             raise self.refused(self.path / MANIFEST, "damaged: its list of files is incomplete") from error
-        path = self.path / file
         if not named:
-            raise self.refused(self.path / MANIFEST, f"damaged: it names {file!r}, which is not the name of a payload")
+            raise self.refused(self.path / MANIFEST, f"damaged: {file!r} is not the name of a payload, or {sha256!r} no checksum")
+        path = self.path / file
         if not path.is_file():
             raise FileNotFoundError(path)
+        self._refuse_link_out(path)
         if path.stat().st_size != size:
             raise self.refused(path, f"damaged: it has {path.stat().st_size:,} bytes, and the manifest says {size:,}")
         if verify:
@@ -215,6 +233,11 @@ class Folder:
                 if hashlib.file_digest(content, "sha256").hexdigest() != sha256:
                     raise self.refused(path, "damaged: its checksum does not match the manifest")
         return path
+
+    def _refuse_link_out(self, path: Path) -> None:
+        """Raise if a file is elsewhere: a folder that someone else made would choose what is read."""
+        if not path.resolve().is_relative_to(self.path.resolve()):
+            raise ValueError(f"{path} is a link out of the folder. Put the file itself there (cp -rL copies links as files).")
 
     def refused(self, path: Path, why: str) -> ValueError:
         """The error of a folder that cannot be used."""
@@ -267,8 +290,3 @@ def _mapped(path: Path) -> dict[str, np.ndarray]:
         part = whole[8 + length + start : 8 + length + stop]
         arrays[name] = np.asarray(part).view(dtype).reshape(entry["shape"]) if stop > start else np.empty(entry["shape"], dtype)
     return arrays
-
-
-def checksum(manifest: Mapping[str, Any]) -> str:
-    """The checksum of a whole folder: its manifest holds the checksums of its files."""
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

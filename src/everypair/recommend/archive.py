@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from everypair.models.base import Model
-from everypair.persistence.folder import RECOMMENDER, Folder, checksum
+from everypair.models.tower_model import TowerModel
+from everypair.persistence.folder import RECOMMENDER, Folder
+from everypair.persistence.manifest import checksum
 from everypair.recommend.adapters.registry import adapter_of
 from everypair.recommend.config import from_config, known_classes, to_config
 from everypair.recommend.context_batch import ContextBatch
@@ -25,7 +27,7 @@ from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import check_recipes
 from everypair.recommend.requests import UNKNOWN, UnknownCounts
-from everypair.recommend.stored_arrays import Stored, check_floats
+from everypair.recommend.stored_arrays import Stored, check_flag, check_floats, check_text
 from everypair.recommend.stored_dataset import dataset_restored, dataset_stored
 from everypair.recommend.training_set import UNITS
 from everypair.runtime import validation as check
@@ -97,6 +99,7 @@ def read(path: str | os.PathLike[str], verify: bool = False, custom: Iterable[ty
 def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: Mapping[str, type]) -> Archived:
     arguments = _arguments(manifest["configuration"], known)
     evaluation, facts = manifest.get("evaluation"), manifest["facts"]
+    check_text("package", manifest["package"])
     if not isinstance(evaluation, dict | None):
         raise ValueError(f"its evaluation must be figures by name, got {evaluation!r}.")
     numbers, index = payloads["numbers"], payloads["index"]
@@ -110,10 +113,10 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     adapter = adapter_of(arguments["model"])
     adapter.check(recipes["context"], recipes["item"])
     popularity = check_floats(numbers["popularity"], dataset.n_items)
-    unknown = UnknownCounts({str(name): int(count) for name, count in manifest["unknown"].items()})
+    unknown = UnknownCounts({name: check.integer(name, count, low=0) for name, count in manifest["unknown"].items()})
     contexts, items = descriptions["context"], descriptions["item"]
-    state = FittedState(dataset, recipes, contexts, items, adapter, popularity, bool(manifest["by_user"]), unknown)
-    adapter.restore(Stored(numbers, index, facts["model"]), state.no_contexts(), state.item_columns)
+    state = FittedState(dataset, recipes, contexts, items, adapter, popularity, check_flag("by_user", manifest["by_user"]), unknown)
+    adapter.restore(Stored(numbers, index, dict(facts["model"])), state.no_contexts(), state.item_columns)
     return Archived(replace(state, adapter=adapter.frozen()), arguments, evaluation)
 
 
@@ -122,6 +125,8 @@ def _arguments(configuration: Mapping[str, Any], known: Mapping[str, type]) -> d
     arguments = {name: from_config(value, known) for name, value in configuration.items()}
     if not isinstance(arguments["model"], Model):
         raise ValueError(f"its model must be one, got {arguments['model']!r}.")
+    if isinstance(arguments["model"], TowerModel):
+        arguments["model"].check_settings()
     return {
         "model": arguments["model"],
         **{side: check_recipes(side, list(arguments[side])) for side in SIDES},

@@ -25,12 +25,14 @@ def number(name: str, value: Any, *, low: float, high: float = math.inf, open_lo
     return value
 
 
-def integer(name: str, value: Any, *, low: int) -> int:
-    """``value`` as an int of at least ``low``."""
+def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
+    """``value`` as an int of at least ``low``, and at most ``high`` if given."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer of at least {low}, got {value!r} of type {type(value).__name__}.")
     if value < low:
         raise ValueError(f"{name} must be at least {low}, got {value}.")
+    if high is not None and int(value) > high:
+        raise ValueError(f"{name} must be at most {high:,}, got {int(value):,}.")
     return int(value)
 
 

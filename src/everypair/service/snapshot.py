@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from everypair.persistence.folder import MANIFEST, RECOMMENDER, Folder
+from everypair.persistence.folder import RECOMMENDER, Folder
+from everypair.persistence.manifest import MANIFEST
 
 PREFIX = ".everypair-serve-"
 ATTEMPTS = 5  # to read a folder that is being replaced
