@@ -154,7 +154,7 @@ def test_what_was_not_learnt_has_no_feature(kind: str, data: st.DataObject) -> N
     assert not np.any(known & missing)
     if isinstance(coding, Category):  # one value per row: known, unknown or missing
         np.testing.assert_array_equal(coding.unknown(new, index), ~known & ~missing)
-    again = restored(json.loads(json.dumps(coding.stored())))
+    again = restored("x", met, json.loads(json.dumps(coding.stored())))
     for of in ("groups", "known", "unknown"):
         np.testing.assert_array_equal(getattr(again, of)(new, index), getattr(coding, of)(new, index))
     np.testing.assert_array_equal(dense(again.columns(new, index)), dense(column))
@@ -382,3 +382,23 @@ def test_refused_attributes(values: list[Any], kind: str, words: list[str]) -> N
         learnt(values, kind)
     for word in words:
         assert word in str(caught.value), word
+
+
+@pytest.mark.parametrize(
+    ("values", "facts"),
+    [
+        (["a"], {"kind": "value", "mean": 0.0, "spread": 1.0}),  # of strings
+        ([1.0], {"kind": "value", "mean": 0.0, "spread": 0.0}),
+        ([1.0], {"kind": "bins", "edges": [2.0, 1.0], "levels": ["0", "1", "2"], "whole": True}),
+        ([1.0], {"kind": "bins", "edges": [[1.0]], "levels": ["0", "1"], "whole": True}),
+        ([1.0], {"kind": "bins", "edges": [float("nan")], "levels": ["0", "1"], "whole": True}),
+        (["a"], {"kind": "category", "levels": ["a", None]}),
+        (["a"], {"kind": "category", "levels": ["a", "a"]}),
+        (["a"], {"kind": "multiple", "levels": ["a"], "separator": 3}),
+        (["a"], {"kind": "auto", "levels": ["a"]}),
+        (["a"], {"kind": "os.system"}),
+    ],
+)
+def test_stored_encoders_fit_their_column(values: list[Any], facts: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        restored("x", pa.chunked_array([values]), facts)

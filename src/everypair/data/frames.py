@@ -25,6 +25,10 @@ def frame_of(source: Any) -> str | None:
 
 def as_frame(table: pa.Table, frame: str | None) -> Any:
     """The table as a data frame of a library; the Arrow table itself if none is named, or if it is not installed."""
-    if frame in (None, "pyarrow") or find_spec(frame) is None:
+    if frame in (None, "pyarrow"):
+        return table
+    if frame not in FRAMES:  # before it is looked for, which imports the packages of a dotted name
+        raise ValueError(f"frame must be one of {', '.join(map(repr, FRAMES))}, got {frame!r}.")
+    if find_spec(frame) is None:
         return table
     return nw.from_arrow(table, backend=cast(Frame, frame)).to_native()

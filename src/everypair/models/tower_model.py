@@ -136,8 +136,7 @@ class TowerModel(Model):
     ) -> Self:
         """Check the arguments, build the towers, run the solver. A call with bad arguments changes nothing."""
         feedback = as_feedback(feedback)
-        epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
-        n_threads = thread_count(None if self.n_threads is None else check.integer("n_threads", self.n_threads, low=1))
+        epochs, tol, n_threads = self.check_settings()
         every = check.integer("every", every, low=1)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
@@ -213,12 +212,26 @@ class TowerModel(Model):
         described = self.describe_towers(columns.get("context"), columns.get("item"))
         return reassemble(*described, shape, columns, self.plan(alpha0), parameters)
 
-    def _alpha0(self, feedback: Feedback) -> float:
-        """The weight of an unobserved pair."""
+    def check_settings(self) -> tuple[int, float, int]:
+        """Check the constructor's arguments that :meth:`plan` does not; returns epochs, tol and the number of threads."""
+        self._fixed_weight()
+        check.number("popularity_exponent", self.popularity_exponent, low=0.0)
+        epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
+        return epochs, tol, thread_count(self.n_threads)
+
+    def _fixed_weight(self) -> float | None:
+        """``unobserved_weight``, None if it depends on the data."""
         if not isinstance(self.unobserved_weight, str):
             return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         if self.unobserved_weight != AUTO:
             raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
+        return None
+
+    def _alpha0(self, feedback: Feedback) -> float:
+        """The weight of an unobserved pair."""
+        fixed = self._fixed_weight()
+        if fixed is not None:
+            return fixed
         if self.all_combinations:
             raise ValueError(f"unobserved_weight={AUTO!r} cannot be used with combinations='all': give a number.")
         (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # counted before merging

@@ -64,6 +64,8 @@ def from_config(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
         )
     cls = known[value["class"]]
     named = {key: from_config(argument, known) for key, argument in value["arguments"].items()}
+    if any(isinstance(argument, Model | Recipe) for argument in named.values()):
+        raise ValueError(f"an argument of {value['class']} cannot be a model or a recipe.")
     parameters = inspect.signature(cls).parameters
     several = next((name for name, parameter in parameters.items() if parameter.kind is parameter.VAR_POSITIONAL), None)
     if several is None:

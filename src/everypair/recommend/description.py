@@ -44,7 +44,7 @@ class Description:
         for name, field in fields.items():
             prefix = f"{name} "
             own = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-            field.restore(own, facts[name])
+            field.restore(rows, own, facts[name])
         return cls._of_fields(fields)
 
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -18,6 +18,7 @@ from everypair.columns.fields import SparseField
 from everypair.columns.table import Levels
 from everypair.data.arrow import decoded, floats, is_lists, is_number, is_text, pc, value_type
 from everypair.data.text_columns import parsed
+from everypair.runtime import validation as check
 
 KINDS = ("auto", "category", "bins", "value", "multiple")
 FEW_INTEGERS = 32  # distinct integers up to which "auto" takes them for categories
@@ -93,6 +94,8 @@ class Category(Encoder):
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.levels = pa.array(facts["levels"], pa.large_string())
+        if self.levels.null_count or len(self.levels.unique()) < len(self.levels):
+            raise ValueError("levels must be distinct strings.")
 
     def label(self, feature: int) -> str:
         return self.levels[feature].as_py()
@@ -115,7 +118,8 @@ class Bins(Category):
     def restore(self, facts: Mapping[str, Any]) -> None:
         super().restore(facts)
         self.edges, self.whole = np.array(facts["edges"], np.float64), bool(facts["whole"])
-        if len(self.levels) not in (0, len(self.edges) + 1) or np.any(np.diff(self.edges) <= 0):
+        rising = self.edges.ndim == 1 and np.isfinite(self.edges).all() and (np.diff(self.edges) > 0).all()
+        if not rising or len(self.levels) not in (0, len(self.edges) + 1):
             raise ValueError("edges of bins must rise, with one bin more than edges.")
 
     def learn(self, values: pa.ChunkedArray) -> None:
@@ -169,6 +173,8 @@ class Value(Encoder):
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.mean, self.spread = (np.nan if facts[name] is None else float(facts[name]) for name in ("mean", "spread"))
+        if not (self.spread > 0 or np.isnan(self.mean)):
+            raise ValueError(f"the spread of values must be greater than 0, got {self.spread}.")
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         scaled = self._of_rows(values, index)
@@ -195,6 +201,8 @@ class Multiple(Encoder):
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.separator, self.category = facts["separator"], Category()
+        if self.separator is not None and (not isinstance(self.separator, str) or not self.separator):
+            raise ValueError(f"separator must be a string, got {self.separator!r}.")
         self.category.restore(facts)
         self.levels = self.category.levels
 
@@ -275,10 +283,9 @@ def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator:
     return {"category": Category, "bins": lambda: Bins(bins), "value": Value, "multiple": lambda: Multiple(separator)}[kind]()
 
 
-def restored(facts: Mapping[str, Any]) -> Encoder:
-    """An encoder from the result of :meth:`Encoder.stored`."""
-    kinds: dict[str, type[Encoder]] = {"category": Category, "bins": Bins, "value": Value, "multiple": Multiple}
-    made = kinds[facts["kind"]]()
+def restored(name: str, values: pa.ChunkedArray, facts: Mapping[str, Any]) -> Encoder:
+    """The encoder of a column from the result of :meth:`Encoder.stored`."""
+    made = encoder(name, values, check.choice("kind", facts["kind"], KINDS[1:]), 0, None)
     made.restore(facts)
     return made
 

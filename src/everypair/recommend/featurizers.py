@@ -50,8 +50,8 @@ class Featurizer(ABC):
         """What it learnt, as arrays and facts."""
 
     @abstractmethod
-    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        """Take back the result of :meth:`stored`."""
+    def restore(self, rows: Any, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """Take back the result of :meth:`stored`; ``rows`` are as those of the fit."""
 
     @abstractmethod
     def label(self, rows: Any, feature: int | None) -> str:
@@ -78,7 +78,7 @@ class MaskedFeaturizer(Featurizer):
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {"met": self.trained}, {}
 
-    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+    def restore(self, rows: Any, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
         trained = arrays["met"]
         if trained.shape != (self.n,) or trained.dtype != bool:
             raise ValueError(f"there must be {self.n} booleans, one for each feature, got {trained.dtype} {trained.shape}.")
@@ -217,8 +217,8 @@ class AttributeFeaturizer(Featurizer):
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {}, self.encoder.stored()
 
-    def restore(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-        self.encoder = encoders.restored(facts)
+    def restore(self, rows: Any, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.encoder = encoders.restored(self._name, rows.attributes[self._name][0], facts)
 
     def label(self, rows: Any, feature: int | None) -> str:
         named = None if feature is None else self.encoder.label(feature)

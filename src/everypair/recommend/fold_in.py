@@ -125,7 +125,11 @@ class SideLoss:
 
     def l2_scale(self, observed: float, row_weight: float) -> float:
         """The factor of L2 for a level with so many observed pairs, in rows of this total weight."""
-        return float((observed + self.alpha0 * row_weight * self.n_others) ** self.exponent)
+        weight = float(observed + self.alpha0 * row_weight * self.n_others)
+        try:
+            return weight**self.exponent
+        except OverflowError as error:
+            raise ValueError(f"L2 is too large: the weight {weight:g} of a row to the power of {self.exponent:g}.") from error
 
     def row_weights(self, rows: slice) -> np.ndarray:
         return np.ones(rows.stop - rows.start) if self.weight_of_rows is None else self.weight_of_rows[rows]

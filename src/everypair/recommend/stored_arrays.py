@@ -1,10 +1,13 @@
-"""The arrays and facts that a fitted model is stored as, and checks of arrays that were read from a file."""
+"""The arrays and facts that a fitted model is stored as, and checks of those that were read from a file."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from everypair.data import Dataset
+from everypair.runtime import validation as check
 
 
 class Stored(NamedTuple):
@@ -35,3 +38,22 @@ def check_floats(numbers: np.ndarray, n: int) -> np.ndarray:
     if numbers.shape != (n,) or numbers.dtype.kind != "f":
         raise ValueError(f"stored numbers must be {n}, got {numbers.dtype} of shape {numbers.shape}: they are damaged.")
     return numbers
+
+
+def check_contexts(count: Any, dataset: Dataset) -> int:
+    """``count`` if a fit to the events of a dataset may have so many contexts: memory is taken for each."""
+    return check.integer("contexts", count, low=0, high=len(dataset) + dataset.n_users)
+
+
+def check_flag(name: str, flag: Any) -> bool:
+    """``flag`` if it is true or false."""
+    if not isinstance(flag, bool):
+        raise TypeError(f"{name} must be true or false, got {flag!r}.")
+    return flag
+
+
+def check_text(name: str, text: Any) -> str:
+    """``text`` if it is a string."""
+    if not isinstance(text, str):
+        raise TypeError(f"{name} must be a string, got {text!r}.")
+    return text

@@ -9,10 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset, Ids
-from everypair.data.dataset import REPEATS
+from everypair.data.dataset import REPEATS, RESULT_COLUMNS
+from everypair.data.frames import FRAMES
 from everypair.data.row_order import KINDS as ORDERS
 from everypair.data.row_order import UNSORTED
+from everypair.data.times import UNITS
 from everypair.recommend.stored_arrays import check_bounds, check_index
+from everypair.runtime import validation as check
 
 NONE = type(None)
 FACTS: dict[str, tuple[type, ...]] = {
@@ -24,6 +27,7 @@ FACTS: dict[str, tuple[type, ...]] = {
 LATER_FACTS: dict[str, tuple[type, ...]] = {
     "row_order": (str, NONE), "time_zoned": (bool, NONE), "users_key": (str,), "items_key": (str,), "all_items": (bool,),
 }  # fmt: skip
+ID_TYPES = (pa.int64(), pa.large_string())
 TABLES = ("user_table", "item_table", "event_table")
 
 
@@ -49,8 +53,21 @@ def dataset_restored(
         raise ValueError(f"row_order of the dataset cannot be {dataset.row_order!r}.")
     if dataset.repeats not in REPEATS or not all(isinstance(note, str) for note in dataset.notes):
         raise ValueError(f"repeats of the dataset must be one of {', '.join(REPEATS)}, and its notes strings.")
+    for name, values in (("frame", FRAMES), ("time_unit", UNITS)):
+        if getattr(dataset, name) is not None:
+            check.choice(name, getattr(dataset, name), values)
+    columns = {dataset.user_column, dataset.item_column}
+    if len(columns) != 2 or columns & {"history", *RESULT_COLUMNS}:
+        raise ValueError(f"the columns of ids cannot be {dataset.user_column!r} and {dataset.item_column!r}.")
+    if (dataset.rating is None) != (dataset.at_least is None):
+        raise ValueError("rating and at_least of the dataset must be there together.")
+    if dataset.at_least is not None:
+        check.number("at_least", dataset.at_least, low=-np.inf)
     for name in ("users", "items"):
-        setattr(dataset, name, Ids.restored(table_of(tables[name])["id"]))
+        ids = table_of(tables[name])["id"]
+        if ids.type not in ID_TYPES:
+            raise ValueError(f"ids of {name} must be 64-bit integers or strings, got {ids.type}.")
+        setattr(dataset, name, Ids.restored(ids))
     item = check_index(index["events item"], 0, dataset.n_items)
     dataset.bounds, dataset.item = check_bounds(index["events bounds"], dataset.n_users, len(item)), item
     dataset.user = np.repeat(np.arange(dataset.n_users, dtype=np.int32), np.diff(dataset.bounds))

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from everypair.runtime import validation as check
 from everypair.runtime.group import ALONE, Group
 
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
+MOST_THREADS = 1_024
 CHUNK = 2_048  # rows per matrix product: fixed, because rounding depends on it
 
 
@@ -126,9 +128,9 @@ SERIAL = Workers(1)
 
 
 def thread_count(n_threads: int | None) -> int:
-    """``n_threads``, or one per available core if it is None."""
+    """``n_threads``, checked, or one per available core if it is None."""
     if n_threads is not None:
-        return n_threads
+        return check.integer("n_threads", n_threads, low=1, high=MOST_THREADS)
     try:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on this platform

@@ -14,7 +14,7 @@ from everypair.recommend.adapters.base import Adapter, Columns, ExplanationReque
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.recipes import UserId
-from everypair.recommend.stored_arrays import Stored, check_bounds, check_floats, check_index
+from everypair.recommend.stored_arrays import Stored, check_bounds, check_contexts, check_floats, check_index
 
 
 class CountAdapter(Adapter):
@@ -102,7 +102,7 @@ class PopularityAdapter(CountAdapter):
 
     def restore(self, stored: Stored, contexts: Columns, items: ItemColumns) -> None:
         popularity = check_floats(stored.numbers["popularity"], items.dataset.n_items)
-        self.model.restore(popularity, int(stored.facts["contexts"]))
+        self.model.restore(popularity, check_contexts(stored.facts["contexts"], items.dataset))
 
 
 def popularity_scores(popularity: np.ndarray, n_rows: int) -> Scores:

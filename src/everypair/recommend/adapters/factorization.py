@@ -16,7 +16,8 @@ from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.fold_in import WeightedHistory, minimum
 from everypair.recommend.recipes import Recipe, UserId
-from everypair.recommend.stored_arrays import Stored, check_index
+from everypair.recommend.stored_arrays import Stored, check_flag, check_index
+from everypair.runtime import validation as check
 
 
 class FactorizationAdapter(VectorAdapter):
@@ -106,11 +107,12 @@ class FactorizationAdapter(VectorAdapter):
         super().restore(stored, contexts, items)
         (levels,) = level_columns(contexts, self.model)
         self.rows = check_index(stored.index["rows"], -1, self.model.state.shape[0])
-        self.folds_in_histories = bool(stored.facts["by_user"])
+        self.folds_in_histories = check_flag("by_user", stored.facts["by_user"])
         if len(self.rows) != levels.n + 1:
             raise ValueError(f"there must be a row for each of {levels.n:,} levels and one for none, got {len(self.rows):,}.")
 
-    def _check_contexts(self, n: int, parameters: Mapping[str, np.ndarray]) -> int:
+    def _check_contexts(self, n: Any, parameters: Mapping[str, np.ndarray]) -> int:
+        check.integer("contexts", n, low=0)
         if parameters["W"].ndim != 2 or len(parameters["W"]) != n:
             raise ValueError(f"there must be a row for each of {n:,} contexts, got shape {parameters['W'].shape}.")
         return n

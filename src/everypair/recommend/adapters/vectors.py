@@ -13,16 +13,17 @@ import numpy as np
 from everypair.engine.contribution import EVERY_ITEM, ITEM, Contribution
 from everypair.engine.dimensions import CONSTANT, FACTOR
 from everypair.engine.feedback import Feedback
-from everypair.engine.solver import Epoch
 from everypair.models.fit_state import FitState
 from everypair.models.tower_model import TowerModel
+from everypair.persistence.epochs import restored_epochs
 from everypair.ranking.rank import ItemVectors, Products
 from everypair.recommend.adapters.base import Adapter, Columns, ExplanationRequest, ScoringRequest
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.fold_in import SideLoss
 from everypair.recommend.level_parameters import reindexed
-from everypair.recommend.stored_arrays import Stored, check_floats
+from everypair.recommend.stored_arrays import Stored, check_contexts, check_floats, check_text
+from everypair.runtime import validation as check
 from everypair.runtime.parallel import SERIAL
 from everypair.towers import Tower
 
@@ -241,27 +242,23 @@ class VectorAdapter(Adapter):
     def restore(self, stored: Stored, contexts: Columns, items: ItemColumns) -> None:
         self.items, n_items = items, items.dataset.n_items
         parameters = {key.removeprefix(PARAMETER): array for key, array in stored.numbers.items() if key.startswith(PARAMETER)}
-        history = [Epoch(**epoch) for epoch in stored.facts["history"]]
-        shape = (self._check_contexts(int(stored.facts["contexts"]), parameters), n_items)
-        alpha0 = float(stored.facts["unobserved weight"])
-        if not 0 <= alpha0 < np.inf:
-            raise ValueError(f"unobserved pairs cannot weigh {alpha0}.")
+        history = restored_epochs(stored.facts["history"])
+        shape = (self._check_contexts(stored.facts["contexts"], parameters), n_items)
+        alpha0 = check.number("unobserved weight", stored.facts["unobserved weight"], low=0.0)
         item_weight = stored.numbers.get(ITEM_WEIGHT)
         if item_weight is not None and not (np.isfinite(check_floats(item_weight, n_items)) & (item_weight >= 0)).all():
             raise ValueError("an unobserved pair of each item must have a weight of zero or more.")
         columns = self.tower_columns(contexts, items.without_rows())
-        self.model.restore(shape, columns, parameters, alpha0, item_weight, history, str(stored.facts["stop_reason"]))
+        reason = check_text("stop_reason", stored.facts["stop_reason"])
+        self.model.restore(shape, columns, parameters, alpha0, item_weight, history, reason)
         gram, K = stored.numbers["context gram"], self.towers["context"].n_dims
         if gram.shape != (K, K) or gram.dtype != np.float64:
             raise ValueError(f"the Gram of contexts must be {K} x {K} numbers, got {gram.dtype} of shape {gram.shape}.")
-        weight = float(stored.facts["weight of contexts"])
-        if not 0 <= weight < np.inf:
-            raise ValueError(f"contexts cannot weigh {weight}.")
-        self.keep_contexts(gram, weight)
+        self.keep_contexts(gram, check.number("weight of contexts", stored.facts["weight of contexts"], low=0.0))
 
-    def _check_contexts(self, n: int, parameters: Mapping[str, np.ndarray]) -> int:
-        """The stored number of contexts, if something that is as long is stored wherever memory is taken for each of them."""
-        return n
+    def _check_contexts(self, n: Any, parameters: Mapping[str, np.ndarray]) -> int:
+        """The stored number of contexts, if something that is as long is stored."""
+        return check_contexts(n, self.items.dataset)
 
 
 def _extended_weight(before: np.ndarray | None, index: np.ndarray) -> np.ndarray | None:
