@@ -184,14 +184,15 @@ def test_a_folder_that_cannot_be_written_is_told_at_once(tmp_path: Path, monkeyp
 @pytest.mark.full
 def test_what_was_there_stays_until_all_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproduce, "QUICK", TINY)
-    (tmp_path / "results.json").write_text("old")
+    old = '{"data": {}, "scale": {}, "scenarios": []}'
+    (tmp_path / "results.json").write_text(old)
 
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(reproduce.cost, "compare", interrupted)
     assert run("reproduce", "--quick", "--out", str(tmp_path)).exit_code != 0
-    assert (tmp_path / "results.json").read_text() == "old"
+    assert (tmp_path / "results.json").read_text() == old
     assert len(json.loads((tmp_path / "results.partial.json").read_text())["scenarios"]) == 3
 
 
