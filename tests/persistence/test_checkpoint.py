@@ -546,12 +546,10 @@ def test_a_full_disk(call: str, nth: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 KILLED = """
-    import hashlib, json, os, random, signal, sys, threading, time
+    import hashlib, json, os, random, signal, sys, time
     import everypair as ep
     import numpy as np
-    import tqdm
 
-    tqdm.tqdm.set_lock(threading.RLock())  # its own is shared with forked processes, and one of them may be killed holding it
     cells = np.unique(np.random.default_rng(0).integers(0, 60 * 40, 600))
     feedback = ep.Feedback(cells // 40, cells % 40, shape=(60, 40))
     LIVES, EPOCHS_OF_A_LIFE = 20, 8

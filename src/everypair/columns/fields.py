@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +12,7 @@ from everypair.kernels import one_hot, row_vectors, sparse
 from everypair.kernels.order import grouped
 from everypair.kernels.permute import take
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import SERIAL, Workers
 

@@ -11,7 +11,6 @@ user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from everypair.kernels import running_sums, sparse
 from everypair.kernels.order import grouped
 from everypair.kernels.running_sums import RunningSum
 from everypair.kernels.sequences import HistorySums, Sequences, add_product
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL, Workers
 
 NORMALIZATIONS = ("sqrt", "mean", "none")

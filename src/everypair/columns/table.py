@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from everypair.columns.features import Features
 from everypair.columns.fields import DenseField, Field, OneHotField, Operator, OperatorField, SparseField, as_field, with_none
 from everypair.kernels.order import grouped
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.stored_names import stored_name
 
 

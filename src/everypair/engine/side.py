@@ -2,7 +2,7 @@ r"""One side of the loss, the other held: the view of a tower that is all of its
 
 from __future__ import annotations
 
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from everypair.kernels import pairs, row_sweep
 from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
 from everypair.kernels.permute import take
+from everypair.runtime.cached import cached_property
 from everypair.runtime.numerics import NEVER, Values, tiny
 from everypair.runtime.parallel import Workers
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from everypair.evaluation.queries import Queries
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.fingerprints import fingerprint
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 
 
 class Trainee(Protocol):

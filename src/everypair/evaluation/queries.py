@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from everypair.data import Dataset
 from everypair.ranking.rank import Lists
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,13 @@ from numba.core import types
 from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
+from everypair.kernels.compilation import watch_compilation
+
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+watch_compilation()
 
 
 class CacheIndex(IndexDataCacheFile):

@@ -18,11 +18,7 @@ from safetensors import SafetensorError, safe_open
 from everypair.persistence.manifest import CHECKSUM, MANIFEST, is_intact, sealed
 from everypair.runtime import validation as check
 from everypair.runtime.atomic_files import described_errors, writing
-
-try:
-    import fcntl
-except ImportError:  # not on this platform
-    fcntl = None
+from everypair.runtime.locks import locked_file
 
 RECOMMENDER = ("recommender", 2)  # kind and format version of saved recommenders
 ARRAYS, BYTES = ".safetensors", ".bin"
@@ -89,14 +85,11 @@ class Folder:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Exclude other writers: their new files are in no manifest yet, and ``_tidy`` would remove them."""
-        if fcntl is None:
-            yield
-            return
         with described_errors(self.path):
             handle = os.open(self.path, os.O_RDONLY)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                yield
+                with locked_file(handle):
+                    yield
             finally:
                 os.close(handle)
 

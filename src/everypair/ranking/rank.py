@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.ranking.pruned import TiledSearch, rows_at_once
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers, one_blas_thread
 
 SCORES_AT_ONCE = 2_000_000  # most scores that a thread holds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from everypair.data import Dataset
 from everypair.recommend.featurizers import Featurizer
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import ItemId, Recipe, check_recipes
+from everypair.runtime.cached import cached_property
 
 
 class Description:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from threadpoolctl import ThreadpoolController
 
 from everypair.runtime import validation as check
 from everypair.runtime.group import ALONE, Group
+from everypair.runtime.locks import CopyableLock
 
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
 MOST_THREADS = 1_024
@@ -44,16 +44,22 @@ class Workers:
     def __init__(self, n_threads: int = 1, small: int = SMALL, group: Group = ALONE) -> None:
         self.n_threads, self._small, self.group = n_threads, small, group
         self._pool: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Workers:
         if self.n_threads > 1:
-            self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="everypair")
+            self._start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._pool is not None:
+        if self._pool is not None and self._process == os.getpid():
             self._pool.shutdown()
-            self._pool = None
+        self._pool = None
+
+    def _start(self) -> ThreadPoolExecutor:
+        self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="everypair")
+        self._process = os.getpid()
+        return self._pool
 
     def run(self, kernel: Callable[..., Any], bounds: Any, *args: Any) -> None:
         """Call ``kernel(bounds[j], bounds[j + 1], *args)`` for every j."""
@@ -61,13 +67,14 @@ class Workers:
         if self._pool is None or ranges == 1:
             kernel(bounds[0], bounds[-1], *args)
             return
+        pool = self._pool if self._process == os.getpid() else self._start()  # a forked child does not have its parent's threads
         counter = itertools.count()
 
         def work() -> None:
             while (j := next(counter)) < ranges:
                 kernel(bounds[j], bounds[j + 1], *args)
 
-        futures = [self._pool.submit(work) for _ in range(min(self.n_threads, ranges) - 1)]
+        futures = [pool.submit(work) for _ in range(min(self.n_threads, ranges) - 1)]
         try:
             work()
         finally:
@@ -137,7 +144,7 @@ def thread_count(n_threads: int | None) -> int:
         return os.cpu_count() or 1
 
 
-_lock = threading.Lock()
+_lock = CopyableLock()
 _users = 0
 _limits: Any = None
 _libraries: ThreadpoolController | None = None  # cached: finding the libraries takes longer than a request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from everypair.data import Dataset, Ids
 from everypair.data.arrow import decoded, is_text, pc
+from everypair.runtime.cached import cached_property
 
 TITLE_COLUMNS = ("title", "name")  # in this order, if no column is chosen
 EXACT, PREFIX, WORD_PREFIX, SUBSTRING = 4, 3, 2, 1  # quality of a match

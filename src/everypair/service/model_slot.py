@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from everypair.runtime.locks import CopyableLock
 from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError
 from everypair.service.messages import ReloadResult
@@ -30,7 +30,7 @@ class ModelSlot:
     def __init__(self, current: ServiceEngine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
         self.current, self._path, self._title = current, None if path is None else Path(path).absolute(), title
         self._prepared: ServiceEngine | None = None
-        self._reload_lock = threading.Lock()
+        self._reload_lock = CopyableLock()
         self.on_switch: Callable[[], None] = lambda: None
 
     def prepare(self, verify: bool = True, path: Path | None = None) -> str:

@@ -6,7 +6,7 @@ r"""``Core``: towers joined by a core tensor, Tucker decomposition (Section 5.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from everypair.engine.tower import Capabilities, Tower
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers.kron import KronField, StackedField
 from everypair.towers.lookup import Lookup

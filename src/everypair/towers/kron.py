@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 
 from everypair.columns.fields import Field
 from everypair.kernels.order import grouped
 from everypair.kernels.tensor import contract, gather
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers
 
 

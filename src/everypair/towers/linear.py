@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from everypair.engine.tower import Capabilities, Tower
 from everypair.engine.vectors import RangeVectors, Vectors, turn
 from everypair.engine.view import View
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers
 from everypair.towers.steps.dispatch import Solver, step_linear_stage
 from everypair.towers.steps.one_hot import Stage, add_rows, columns_of, separately, spread_runs, stages

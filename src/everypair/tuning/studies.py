@@ -6,7 +6,7 @@ import hashlib
 import sqlite3
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,8 @@ import pyarrow as pa
 
 from everypair.data import Dataset
 from everypair.evaluation import Queries
+from everypair.runtime.locks import locked_file
 from everypair.runtime.stored_names import protocol_name
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing prevents two processes from opening one study
-    fcntl = None
 
 NAME = "everypair"
 OPTUNA_TABLES = {"studies", "trials", "version_info"}
@@ -108,12 +104,11 @@ def locked(path: Path) -> Iterator[None]:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"study must be a file in an existing folder, got {str(path)!r}. Create the folder first.")
     new = not path.exists()
-    with path.open("ab" if new else "rb") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise BlockingIOError(f"{path} is in use by another search. Wait for its end, or give another path.") from error
+    with path.open("ab" if new else "rb") as file, ExitStack() as stack:
+        try:
+            stack.enter_context(locked_file(file.fileno(), wait=False))
+        except BlockingIOError as error:
+            raise BlockingIOError(f"{path} is in use by another search. Wait for its end, or give another path.") from error
         try:
             yield
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from everypair.recommend.fold_in import SideLoss
 from everypair.recommend.level_parameters import reindexed
 from everypair.recommend.stored_arrays import Stored, check_contexts, check_floats, check_text
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL
 from everypair.towers import Tower
 
