@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -9,6 +11,9 @@ import profiles
 from kernel_cache import lock_kernel_cache
 
 lock_kernel_cache()
+for number in (signal.SIGINT, signal.SIGHUP):  # which a run in the background ignores, and its processes with it
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 settings.register_profile(
     profiles.PROFILE,

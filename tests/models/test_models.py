@@ -18,6 +18,7 @@ from sklearn.base import clone
 from threadpoolctl import threadpool_info
 
 import everypair as ep
+from everypair.engine.cpu import CpuEngine
 
 from problems import MODELS, make, problems
 
@@ -204,11 +205,51 @@ def test_ctrl_c_leaves_a_usable_model() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_in_the_middle_of_a_sweep() -> None:
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    model = ep.MF(2, epochs=10**7).fit(FEEDBACK)
+def test_ctrl_c_in_the_middle_of_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, sweeps = CpuEngine.sweep, []
+
+    def press(self: CpuEngine, side: str) -> None:
+        sweeps.append(side)
+        if len(sweeps) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+        sweep(self, side)
+
+    monkeypatch.setattr(CpuEngine, "sweep", press)
+    model = ep.MF(2, epochs=100).fit(FEEDBACK)
     assert model.stop_reason_ == "interrupt"
+    assert len(sweeps) == 5
     assert np.all(np.isfinite(model.phi_))
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    """A job in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        model = ep.MF(2, epochs=4).fit(FEEDBACK, callback=lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert model.stop_reason_ == "epochs"
+    assert len(model.history_) == 4
+
+
+def test_a_handler_that_python_did_not_install_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could not be put back: Python does not know it."""
+    monkeypatch.setattr(signal, "getsignal", lambda number: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: pytest.fail("it was replaced"))
+    assert ep.MF(2, epochs=2).fit(FEEDBACK).stop_reason_ == "epochs"
+
+
+def test_a_handler_that_a_callback_installs_stays() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def mine(number: int, frame: Any) -> None: ...
+
+    try:
+        ep.MF(2, epochs=2).fit(FEEDBACK, callback=lambda *_: signal.signal(signal.SIGINT, mine) is None)
+        assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_fits_in_several_threads_at_once() -> None:

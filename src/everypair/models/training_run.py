@@ -15,6 +15,7 @@ from everypair.engine.solver import ICD, DivergedError, Epoch, RunObserver
 from everypair.models.fit_state import FitState
 from everypair.persistence.checkpoint import Checkpoint, Identity, State
 from everypair.runtime.progress import Progress
+from everypair.runtime.signals import may_be_handled
 
 
 @dataclass
@@ -91,9 +92,9 @@ def diverging(dtype: Any) -> Iterator[None]:
 
 @contextmanager
 def _first_ctrl_c() -> Iterator[threading.Event]:
-    """Turn the first SIGINT into a flag; a second one acts as usual. Only possible in the main thread."""
+    """Turn the first SIGINT into a flag; a second one acts as usual. Only in the main thread, if the signal is not ignored."""
     pressed = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or not may_be_handled(signal.SIGINT):
         yield pressed
         return
 
@@ -105,4 +106,5 @@ def _first_ctrl_c() -> Iterator[threading.Event]:
     try:
         yield pressed
     finally:
-        signal.signal(signal.SIGINT, before)
+        if signal.getsignal(signal.SIGINT) is press:  # and not a handler that a callback has installed
+            signal.signal(signal.SIGINT, before)

@@ -20,6 +20,7 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
+from everypair.runtime.signals import may_be_handled
 from everypair.service.messages import ReloadResult, WorkerOptions
 from everypair.service.settings import Settings
 from everypair.service.snapshot import Snapshots
@@ -114,7 +115,7 @@ class Supervisor:
         metrics_folder = Path(tempfile.mkdtemp(prefix="everypair-metrics-"))
         before = os.environ.get(METRICS_FOLDER)
         os.environ[METRICS_FOLDER] = str(metrics_folder)
-        handlers = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
+        handlers = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS if may_be_handled(number)}
         try:
             self._start_workers()
             if not self._stopping:

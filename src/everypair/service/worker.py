@@ -14,6 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from everypair.runtime.locks import CopyableLock
+from everypair.runtime.signals import may_be_handled
 from everypair.service.messages import ReloadResult, WorkerOptions
 
 if TYPE_CHECKING:
@@ -52,7 +54,14 @@ def run_worker(options: WorkerOptions, listener: socket.socket, pipe: Connection
         proxy_headers=False, timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         http=connection_factory(settings.limits),
     )  # fmt: skip
-    server = uvicorn.Server(config)
+    heeded = {number for number in (signal.SIGINT, signal.SIGTERM) if may_be_handled(number)}
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            if sig in heeded:
+                super().handle_exit(sig, frame)
+
+    server = Server(config)
 
     def stop() -> None:
         server.should_exit = True
@@ -76,14 +85,15 @@ def _ignore(*_: Any) -> None:
 
 def _on_signals(handler: Callable[..., Any]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, handler)
+        if may_be_handled(number):
+            signal.signal(number, handler)
 
 
 class SupervisorLink:
     """The worker's end of the pipe to the supervisor (see :mod:`everypair.service.messages`)."""
 
     def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._send_lock = pipe, threading.Lock()
+        self._pipe, self._send_lock = pipe, CopyableLock()
         self._reload_result: Future[ReloadResult] | None = None
 
     def send(self, *message: Any) -> None:
