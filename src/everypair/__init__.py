@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from everypair.data.row_order import RowOrderWarning
     from everypair.engine.feedback import Feedback
     from everypair.engine.solver import DivergedError, Epoch
-    from everypair.models import FM, MF, MFSI, PARAFAC, CoView, NotFittedError, Popularity, Separable, Tucker
+    from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FewerItemsWarning
@@ -27,6 +27,7 @@ __all__ = [
     "PARAFAC",
     "Attributes",
     "CoView",
+    "CutShortWarning",
     "Dataset",
     "DivergedError",
     "Epoch",
@@ -62,7 +63,7 @@ _MODULES = {
     "data.row_order": ("RowOrderWarning",),
     "engine.feedback": ("Feedback",),
     "engine.solver": ("DivergedError", "Epoch"),
-    "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "NotFittedError", "Popularity", "Separable", "Tucker"),
+    "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FewerItemsWarning",),

@@ -16,6 +16,7 @@ from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
 from everypair.evaluation.queries import Queries
 from everypair.models.base import Model, NotFittedError
 from everypair.models.estimator import Estimator
+from everypair.models.fit_state import CutShortWarning
 from everypair.ranking.rank import Lists
 from everypair.recommend import archive, export
 from everypair.recommend.archive import Archived
@@ -30,6 +31,7 @@ from everypair.recommend.training_set import UNITS, contexts_are_users
 from everypair.recommend.update import with_events, with_items
 from everypair.runtime import validation as check
 from everypair.runtime.locks import CopyableLock
+from everypair.runtime.warn import warn_caller
 
 
 @dataclass
@@ -40,6 +42,7 @@ class FitResult:
     feedback: Feedback | None = None
     validation: EarlyStopping | None = None
     evaluation: dict[str, Any] | None = None
+    adopted: bool = True  # by the model; a child forked in between has it still to do
 
 
 class Recommender(Estimator):
@@ -103,7 +106,8 @@ class Recommender(Estimator):
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
 
     def __repr__(self) -> str:
-        return f"Recommender({self.model!r}, context={list(self.context)}, item={list(self.item)})"
+        model = self.model
+        return f"Recommender({model.constructor}, context={list(self.context)}, item={list(self.item)}){model.remark}"
 
     # the fit
 
@@ -169,7 +173,10 @@ class Recommender(Estimator):
     def state(self) -> FittedState:
         """The fitted state, which answers requests; threads may use it while updates replace it."""
         with self._lock:
-            state = self._fitted().state
+            fit = self._fitted()
+            if not fit.adopted:
+                self._replace(fit.state)
+            state = fit.state
             same = state.adapter.is_fit_of(self.model)
         if not same:
             raise ValueError("the model was fitted again elsewhere. Give each Recommender a model of its own.")
@@ -371,8 +378,9 @@ class Recommender(Estimator):
     def _replace(self, state: FittedState) -> None:
         """Answer with this state from now on."""
         with self._lock:
+            fit = self._fit = replace(self._fitted(), state=state, adopted=False)
             self.model.adopt(state.adapter.model)  # the constructor's arguments, which may be for the next fit, stay
-            self._fit = replace(self._fitted(), state=state)
+            fit.adopted = True
 
     def pairs_per_event(self, dataset: Dataset) -> float:
         """The number of context-item pairs for each event, before contexts are merged."""
@@ -385,9 +393,12 @@ class Recommender(Estimator):
         """Write it to a folder, in place of a recommender that was there: :func:`everypair.load` opens it.
 
         A crash leaves the old recommender or the new one. The folder holds parameters, ids, attributes and the events that make the
-        histories of users: safetensors, Arrow and JSON, no pickle. ``custom`` are the classes of your own in it.
+        histories of users: safetensors, Arrow and JSON, no pickle. If the fit was cut short (``stop_reason_`` of the model), a
+        :class:`~everypair.CutShortWarning` says so, here and when the folder is opened. ``custom`` are your own classes in it.
         """
-        archive.save(Archived(self.state, self.get_params(deep=False), self.evaluation_), path, custom)
+        state = self.state
+        archive.save(Archived(state, self.get_params(deep=False), self.evaluation_), path, custom)
+        _warn_if_cut_short(state, path)
         return Path(path)
 
     @classmethod
@@ -431,4 +442,13 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, custom: Iterable
     >>> again
     Recommender(MF(factors=4), context=[UserId()], item=[ItemId()])
     """
-    return Recommender.from_archive(archive.read(path, verify, custom)[0])
+    archived, _ = archive.read(path, verify, custom)
+    _warn_if_cut_short(archived.state, path)
+    return Recommender.from_archive(archived)
+
+
+def _warn_if_cut_short(state: FittedState, path: str | os.PathLike[str]) -> None:
+    how = state.adapter.model.cut_short
+    if how is not None:
+        advice = "Fit it again, or continue from its checkpoint."
+        warn_caller(f"the recommender in {os.fspath(path)} is unfinished: {how}. {advice}", CutShortWarning)

@@ -93,9 +93,10 @@ def _load_same(path: Path, recommender: Any) -> Any:
     from everypair.recommender import load
 
     saved = load(path)
-    if repr(saved) != repr(recommender):
+    settings = saved.unfitted()
+    if repr(settings) != repr(recommender):
         raise ValueError(
-            f"--keep {path} was made with other settings, so these metrics are not its own: it is {saved!r}; {recommender!r} is "
+            f"--keep {path} was made with other settings, so these metrics are not its own: it is {settings!r}; {recommender!r} is "
             f"evaluated. Give the same settings."
         )
     return saved

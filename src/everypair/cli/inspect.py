@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,16 @@ def inspect(ctx: click.Context, model: Path, verify: bool, as_toml: bool, as_jso
 
 def _refusal(path: Path, verify: bool) -> str | None:
     """Why a model with custom classes cannot be loaded here, None if it can be; other problems are raised."""
+    from everypair.models.fit_state import CutShortWarning
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.config import KNOWN
     from everypair.recommender import load
 
     try:
-        load(path, verify=verify)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CutShortWarning)  # said in the text
+            load(path, verify=verify)
     except ValueError as error:
         custom = _classes(Folder(path, KIND, VERSION).manifest().get("configuration")) - KNOWN.keys()
         if not custom:
@@ -78,6 +82,7 @@ def _classes(value: Any) -> set[str]:
 
 def _contents(path: Path, verify: bool) -> dict[str, Any]:
     """The content of a folder, read without creating the model, so that custom classes do not matter."""
+    from everypair.models.fit_state import cut_short
     from everypair.persistence.folder import Folder
     from everypair.recommend.archive import KIND, VERSION
     from everypair.recommend.stored_dataset import TABLES, table_of
@@ -87,6 +92,7 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
     manifest, payloads = folder.open(mapped=names, verify=verify)
     facts, arrays = manifest["facts"], {**payloads["numbers"], **payloads["index"]}
     history = facts["model"].get("history", [])
+    planned = manifest["configuration"]["model"]["arguments"].get("epochs", len(history))
     return {
         "folder": str(path),
         "format": manifest["version"],
@@ -102,6 +108,7 @@ def _contents(path: Path, verify: bool) -> dict[str, Any]:
         "notes": facts["dataset"]["notes"],
         "epochs": len(history),
         "stop_reason": facts["model"].get("stop_reason"),
+        "cut_short": cut_short(str(facts["model"].get("stop_reason")), len(history), planned),
         "unobserved_weight": facts["model"].get("unobserved weight"),
         "evaluation": manifest.get("evaluation"),
         "objective": {"first": history[0]["objective"], "last": history[-1]["objective"]} if history else None,
@@ -140,6 +147,8 @@ def _text(contents: dict[str, Any]) -> str:
     if contents["objective"]:
         summary = "training   {epochs} epoch{s} ({stop_reason}), objective {objective[first]:.6g} -> {objective[last]:.6g}"
         lines.append(summary.format(**contents, s="s" * (contents["epochs"] != 1)))
+        if contents["cut_short"]:
+            lines.append(f"unfinished {contents['cut_short']}")
         lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair, on average")
     for metric, figure in ((contents["evaluation"] or {}).get("metrics") or {}).items():
         lines.append(f"{metric:<10} {figure['value']:.4f}")

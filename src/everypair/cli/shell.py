@@ -77,6 +77,7 @@ def _message(error: Exception) -> str:
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
     from everypair.data.row_order import RowOrderWarning
+    from everypair.models.fit_state import CutShortWarning
     from everypair.recommend.results import FewerItemsWarning
 
     def _show(message: Warning | str, category: type[Warning], *args: Any, **options: Any) -> None:
@@ -85,6 +86,7 @@ def _warnings_as_notes() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", FewerItemsWarning)
         warnings.simplefilter("always", RowOrderWarning)
+        warnings.simplefilter("always", CutShortWarning)
         warnings.showwarning = _show
         yield
 

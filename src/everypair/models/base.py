@@ -25,9 +25,24 @@ class Model(Estimator, ABC):
     """Constructor arguments are stored unchanged; ``fit`` discards earlier fits; fitted attributes end in an underscore."""
 
     def __repr__(self) -> str:
+        return self.constructor + self.remark
+
+    @property
+    def constructor(self) -> str:
+        """The call of the constructor that makes this model, unfitted."""
         defaults = inspect.signature(type(self)).parameters
         changed = [f"{n}={v!r}" for n, v in self.get_params().items() if not _same(v, defaults[n].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+    @property
+    def cut_short(self) -> str | None:
+        """How the fit was cut short; None if it was not, or there is none."""
+        return None
+
+    @property
+    def remark(self) -> str:
+        """A comment for the end of a ``repr`` if the fit was cut short, else nothing."""
+        return "" if self.cut_short is None else f"  # {self.cut_short}"
 
     def __getattr__(self, name: str) -> Any:
         fitted_attribute = name == "state" or (name.endswith("_") and not name.startswith("_"))

@@ -11,6 +11,18 @@ from everypair.engine.parameter import Parameter
 from everypair.engine.solver import Epoch
 from everypair.engine.tower import Tower
 
+CUT_SHORT = {"interrupt": "interrupted", "error": "ended by an error"}  # reasons to stop that are no end of a fit
+
+
+class CutShortWarning(UserWarning):
+    """A fit that was interrupted, or ended by an error, is saved or opened."""
+
+
+def cut_short(stop_reason: str, done: int, epochs: int) -> str | None:
+    """How a fit was cut short in one of its epochs; None if it was not."""
+    how = CUT_SHORT.get(stop_reason)
+    return None if how is None else f"its fit was {how} in epoch {done:,} of {epochs:,}"
+
 
 @dataclass(eq=False)
 class FitState:

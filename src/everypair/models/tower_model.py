@@ -20,7 +20,7 @@ from everypair.engine.regularization import Regularization
 from everypair.engine.solver import ICD, DivergedError, Epoch
 from everypair.models.assembly import Plan, assemble, reassemble, set_parameters
 from everypair.models.base import Model
-from everypair.models.fit_state import FitState
+from everypair.models.fit_state import FitState, cut_short
 from everypair.models.training_run import TrainingRun, diverging
 from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
@@ -98,7 +98,7 @@ class TowerModel(Model):
         objective in ``history_`` is that of ``feedback.by_popularity(popularity_exponent)``, which has these weights.
     stop_reason_ : str
         "epochs", "tol", "callback" or "interrupt"; "running" during the fit, and "error" if a callback failed or a checkpoint could
-        not be written.
+        not be written. After "interrupt" and "error", which cut a fit short, ``repr`` says so.
     """
 
     unobserved_weight: float | str = 0.01
@@ -292,6 +292,10 @@ class TowerModel(Model):
     @property
     def stop_reason_(self) -> str:
         return self.state.stop_reason
+
+    @property
+    def cut_short(self) -> str | None:
+        return cut_short(self.state.stop_reason, len(self.state.history), self.epochs) if self.is_fitted else None
 
     @property
     def unobserved_weight_(self) -> float:

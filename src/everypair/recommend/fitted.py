@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from everypair.recommend.requests import UNKNOWN, KnownIds, RequestBatch, Unknow
 from everypair.recommend.results import RankedLists
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime import validation as check
+from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
 from everypair.runtime.warn import warn_caller
@@ -90,7 +90,8 @@ class FittedState:
                 f"{int(np.sum(self.popularity == 0)):,} of {self.dataset.n_items:,} items have no events, and item={list(recipes)} "
                 f"says nothing else of them: their scores are of no meaning. Add Attributes(...)."
             )
-        return notes
+        how = self.adapter.model.cut_short
+        return notes if how is None else [*notes, f"the model is unfinished: {how}."]
 
     # requests
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import threading
 from collections.abc import Iterable
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -19,10 +18,13 @@ from everypair.recommend.fitted import ITEM
 from everypair.recommend.requests import RequestBatch
 from everypair.recommend.results import RankedLists
 from everypair.recommender import Recommender
+from everypair.runtime.cached import cached_property
+from everypair.runtime.locks import CopyableLock
 from everypair.service.errors import RequestError, field_errors
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch, item_code, json_value
 from everypair.service.model_card import model_card
+from everypair.service.telemetry import log
 
 UNSAVED = "unsaved"  # the version of a recommender that was not loaded from a folder
 VERSION_LENGTH = 16  # characters of the checksum
@@ -46,7 +48,7 @@ class ServiceEngine:
         self._state = recommender.state
         self._dataset = self._state.dataset
         self._maps: dict[str, ItemMap] = {}  # by attribute
-        self._maps_lock = threading.Lock()
+        self._maps_lock = CopyableLock()
         self.item_search = ItemSearch(self._dataset, self._state.popularity, title)
 
     @classmethod
@@ -54,6 +56,8 @@ class ServiceEngine:
         """Open a saved model and warm it up. Parameters are mapped into memory."""
         archived, checksum = archive.read(path, verify)
         recommender = Recommender.from_archive(archived)
+        if recommender.model.cut_short is not None:
+            log("model unfinished", logging.WARNING, why=recommender.model.cut_short)
         if "n_threads" in recommender.model.get_params():
             recommender.model.set_params(n_threads=1)  # parallelism is over workers
         engine = cls(recommender, checksum[:VERSION_LENGTH], title)
