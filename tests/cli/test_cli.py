@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from forks import GUARD
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -388,7 +389,7 @@ def test_ctrl_c(shop: Path, tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    told = process.communicate(timeout=60)[1]
+    told = process.communicate(timeout=GUARD)[1]
     assert process.returncode == 130, told
     assert "of 10000000 epochs were done. Nothing was saved" in told
     assert "The same command resumes." in told
@@ -625,7 +626,7 @@ def test_strangers_get_what_is_popular_on_request(shop: Path, tmp_path: Path) ->
 @pytest.mark.full
 def test_a_pipe_that_is_closed_early(shop: Path) -> None:
     command = f"{shlex.quote(sys.executable)} -m everypair.cli recommend {shop / 'model'} --all -n 30 | head -1"
-    piped = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60, check=True)
+    piped = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=GUARD, check=True)
     assert piped.stdout == "user,item,score,rank\n"
     assert "Traceback" not in piped.stderr
     assert "Error" not in piped.stderr

@@ -474,3 +474,17 @@ def test_a_token_is_required_on_all_addresses(tmp_path: Path) -> None:
         headers = {"authorization": "Bearer 0123456789abcdef"}
         assert service.client.post("/recommend", json={"user": USERS[0]}, headers=headers).status_code == 200
         assert service.client.post("/reload", headers=headers).status_code == 200
+
+
+def test_signals_that_were_ignored_stay_ignored(tmp_path: Path) -> None:
+    """Under nohup, for example, a terminal that is closed ends neither the service nor its workers."""
+    fitted().save(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with serving(tmp_path) as service:
+            for pid in (service.process.pid, *service.workers()):
+                status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+                ignored, caught = (int(status[name], 16) >> (signal.SIGHUP - 1) & 1 for name in ("SigIgn", "SigCgt"))
+                assert (ignored, caught) == (1, 0)
+    finally:
+        signal.signal(signal.SIGHUP, before)

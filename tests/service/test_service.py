@@ -533,9 +533,11 @@ def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch:
 def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of the next event loop do not wait for that batch."""
     app, recommend_together = create_app(recommender), ServiceEngine.recommend_together
+    begun, release = threading.Event(), threading.Event()
 
     def slow(self: ServiceEngine, bodies: Any) -> Any:
-        time.sleep(0.3)
+        begun.set()
+        release.wait(WAIT)
         return recommend_together(self, bodies)
 
     monkeypatch.setattr(ServiceEngine, "recommend_together", slow)
@@ -543,10 +545,11 @@ def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, mon
     async def impatient() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
             asking = asyncio.ensure_future(client.post("/recommend", json={"user": USERS[0]}))
-            await asyncio.sleep(0.05)
+            await asyncio.to_thread(begun.wait, WAIT)
             asking.cancel()
 
     asyncio.run(impatient())
+    release.set()
     assert AppClient(app).post("/recommend", user=USERS[0]).status_code == 200
 
 
@@ -728,14 +731,17 @@ def test_no_response_mixes_two_models(tmp_path: Path) -> None:
     models[0].save(tmp_path)
     app = create_app(tmp_path)
     client, wanted, stop = AppClient(app), {}, threading.Event()
+    answered: dict[str, threading.Event] = {}  # by model
 
     def switch() -> None:
-        for j in range(6):
-            models[j % 2].save(tmp_path)
-            wanted[AppClient(app)("POST", "/reload").json()["model"]] = [
-                rows(models[j % 2].recommend(users=[user])) for user in USERS[:8]
-            ]
-        stop.set()
+        try:
+            for j in range(6):
+                models[j % 2].save(tmp_path)
+                version = AppClient(app)("POST", "/reload").json()["model"]
+                wanted[version] = [rows(models[j % 2].recommend(users=[user])) for user in USERS[:8]]
+                assert answered.setdefault(version, threading.Event()).wait(WAIT)
+        finally:
+            stop.set()
 
     async def ask() -> list[Any]:
         found: list[Any] = []
@@ -746,6 +752,7 @@ def test_no_response_mixes_two_models(tmp_path: Path) -> None:
                     answer = await http.post("/recommend", json={"user": USERS[j]})
                     assert answer.status_code == 200
                     found.append((j, answer.json()))
+                    answered.setdefault(answer.json()["model"], threading.Event()).set()
 
             await asyncio.gather(*(ask_repeatedly(j) for j in range(8)))
         return found

@@ -18,6 +18,7 @@ import pytest
 import everypair as ep
 from everypair.evaluation import EarlyStopping, LeaveLast, RandomPerUser, evaluate
 from everypair.tuning import Tuning, default_space
+from everypair.tuning.studies import quiet
 
 optuna = pytest.importorskip("optuna", reason="needs the extra 'tune'")
 
@@ -266,8 +267,8 @@ def test_files_that_are_no_study(dataset: ep.Dataset, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"an existing folder, got .* Create the folder"):
         tune(dataset, study=tmp_path / "no" / "study.db")
     url = f"sqlite:///{tmp_path / 'other.db'}"
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    optuna.create_study(storage=url, study_name="everypair", direction="maximize").ask()
+    with quiet():
+        optuna.create_study(storage=url, study_name="everypair", direction="maximize").ask()
     with pytest.raises(ValueError, match=r"was not created by everypair"):
         tune(dataset, study=tmp_path / "other.db")
 
@@ -459,9 +460,14 @@ def test_without_optuna(dataset: ep.Dataset, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_optunas_own_settings_are_left_alone(dataset: ep.Dataset) -> None:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    tune(dataset, 1)
-    assert optuna.logging.get_verbosity() == optuna.logging.WARNING
+    before = optuna.logging.get_verbosity()
+    try:
+        for level in (optuna.logging.WARNING, optuna.logging.INFO):
+            optuna.logging.set_verbosity(level)
+            tune(dataset, 1)
+            assert optuna.logging.get_verbosity() == level
+    finally:
+        optuna.logging.set_verbosity(before)
 
 
 def test_values_are_those_of_one_fit(dataset: ep.Dataset) -> None:
