@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 GUARD = int(os.environ.get("EVERYPAIR_GUARD", "300"))  # seconds: longer than anything takes; no result depends on it
-# Python 3.12 and later warn of any fork beside threads; such forks are what is tested.
-forks_beside_threads = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+# Python 3.12 and later warn of any fork beside threads, and JAX, where another test has imported it: such forks are what is tested.
+forks_beside_threads = pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning", r"ignore:os\.fork\(\) was called:RuntimeWarning"
+)
 
 
 def fork(work: Callable[[], Any]) -> int:
