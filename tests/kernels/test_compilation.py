@@ -30,7 +30,10 @@ pytestmark = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 SCRIPT = """
 import numba, numpy as np
 from everypair.kernels.jit import fill
-print("other:", numba.njit(lambda x: x + 1)(1))
+made = {}
+exec("def nobodys(x): return x", made)
+made["nobodys"].__module__ = None
+print("other:", numba.njit(lambda x: x + 1)(1) * numba.njit(made["nobodys"])(1))
 fill(np.zeros(3), 1.0)
 fill(np.zeros((3, 2)), 1.0)
 print("done")

@@ -157,7 +157,9 @@ def test_a_child_that_goes_on_with_a_fit_has_threads_of_its_own() -> None:
     def total(workers: Workers) -> float:
         return float(workers.sum(len(x), lambda start, stop: x[start:stop].sum(keepdims=True))[0])
 
+    together = threading.Barrier(3)
     with Workers(3, small=1) as workers:
+        workers.run(lambda start, stop: together.wait(GUARD), range(4))  # all threads have begun
         whole = total(workers)
         assert ended_well(
             fork(lambda: (check(total(workers) == whole), check(total(workers.alone()) == whole), workers.__exit__()))

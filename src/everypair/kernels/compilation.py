@@ -27,9 +27,9 @@ def watch_compilation() -> None:
     event.register("numba:compile", CompilationDisplay())
     interrupts = PostponedInterrupts()
     event.register("numba:compiler_lock", interrupts)
-    # In this order a thread that compiles takes them; they are let go in the other.
-    hold_while_forking(ffi.lib._lock)
-    hold_while_forking(global_compiler_lock)
+    # Taken in the order of a thread that compiles, which is the reverse of this one.
+    hold_while_forking(ffi.lib._lock._lock)
+    hold_while_forking(global_compiler_lock._lock)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=interrupts.after_fork)
 
@@ -56,7 +56,8 @@ class CompilationDisplay(event.Listener):
 
 
 def _is_ours(event: Any) -> bool:
-    return event.data["dispatcher"].py_func.__module__.partition(".")[0] == PACKAGE
+    module = getattr(event.data["dispatcher"].py_func, "__module__", None)
+    return (module or "").partition(".")[0] == PACKAGE  # a function made by exec may have none
 
 
 class PostponedInterrupts(event.Listener):

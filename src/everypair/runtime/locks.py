@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 from weakref import WeakSet
 
 try:
@@ -74,14 +75,10 @@ def locked_file(descriptor: int, wait: bool = True) -> Iterator[None]:
         _locked_files.discard(descriptor)
 
 
-def hold_while_forking(lock: AbstractContextManager[object]) -> None:
-    """Let processes fork only while the forking thread holds this lock: no other is in the middle of what it protects."""
+def hold_while_forking(lock: Any) -> None:
+    """Let processes fork only while the forking thread holds this reentrant lock: no other is in the middle of what it protects."""
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.__enter__,
-            after_in_parent=lambda: lock.__exit__(None, None, None),
-            after_in_child=lambda: lock.__exit__(None, None, None),
-        )
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def _after_fork() -> None:
