@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.requests import UnusedHistoryWarning
-    from everypair.recommend.results import FewerItemsWarning
+    from everypair.recommend.results import FallbackWarning, FewerItemsWarning
     from everypair.recommender import Recommender, load
     from everypair.tuning import tune
 
@@ -31,6 +31,7 @@ __all__ = [
     "Dataset",
     "DivergedError",
     "Epoch",
+    "FallbackWarning",
     "Features",
     "Feedback",
     "FewerItemsWarning",
@@ -66,7 +67,7 @@ _MODULES = {
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.requests": ("UnusedHistoryWarning",),
-    "recommend.results": ("FewerItemsWarning",),
+    "recommend.results": ("FallbackWarning", "FewerItemsWarning"),
     "recommender": ("Recommender", "load"),
     "tuning": ("tune",),
 }

@@ -240,7 +240,8 @@ class Recommender(Estimator):
         candidates : list of lists of item ids, optional
             For each user or request, the only items that may be recommended.
         fallback : {"error", "popular"}
-            What to do where the model knows nothing of someone: refuse, or recommend the most popular items.
+            What to do where the model knows nothing of someone, or the data do not have a user: refuse, or recommend the most
+            popular items. (A model with item biases ranks by these.)
 
         Returns
         -------
@@ -248,7 +249,8 @@ class Recommender(Estimator):
             ``user`` (named as in the interactions; ``request``, numbered from 0, for requests), ``item``, ``score``, ``rank`` (from
             1), in the data frame library that was given: that of ``users`` or ``requests``, else that of the interactions, else
             as an Arrow table. Equal scores are ranked in the order of items. For lists that are shorter than n, a
-            :class:`~everypair.FewerItemsWarning` has the reason. A list does not depend on the others of the same call.
+            :class:`~everypair.FewerItemsWarning` has the reason; a :class:`~everypair.FallbackWarning` has the number of lists that
+            the fallback made. A list does not depend on the others of the same call.
         """
         filters = {"exclude_seen": exclude_seen, "allow": allow, "deny": deny, "candidates": candidates}
         options = {"requests": requests, "fallback": fallback, "unknown": self.unknown, "n_threads": self.n_threads}
@@ -276,7 +278,8 @@ class Recommender(Estimator):
     ) -> Path:
         """Write the best n items of every user to a file, in bounded memory; a table as that of :meth:`recommend`.
 
-        Users of whom the model knows nothing get the most popular items. The file appears when it is complete, or not at all.
+        Users of whom the model knows nothing, and those that the data do not have, get the most popular items: a
+        :class:`~everypair.FallbackWarning` has their number. The file appears when it is complete, or not at all.
 
         Parameters
         ----------
@@ -294,6 +297,8 @@ class Recommender(Estimator):
 
     def explain(self, user: Any = None, item: Any = None, *, request: Mapping[str, Any] | None = None) -> Explanation:
         """Why an item has its score: the contribution of each feature of the context. The contributions add up to the score.
+
+        If the table of items has a column "title" or "name", the explanation has the titles of items.
 
         Parameters
         ----------

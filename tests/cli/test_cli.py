@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import done, refused, run
 from forks import GUARD
 from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.cli import selftest
-from everypair.cli.shell import COMMANDS, main
+from everypair.cli.shell import COMMANDS
 from everypair.engine.solver import ICD
 from everypair.persistence.folder import Folder
 from everypair.recommend.archive import KIND, VERSION
@@ -36,37 +36,6 @@ from everypair.recommend.recipe_syntax import MODELS, as_text, model_settings, r
 
 MF = ["--model", "mf", "--factors", "2", "--epochs", "2"]
 README = Path(__file__).parents[2] / "README.md"
-
-
-def run(*arguments: Any, stdin: str | None = None) -> Any:
-    return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
-
-
-def done(*arguments: Any, stdin: str | None = None) -> Any:
-    """It went well."""
-    result = run(*arguments, stdin=stdin)
-    assert result.exit_code == 0, result.output
-    return result
-
-
-def refused(code: int, words: str, *arguments: Any, stdin: str | None = None) -> None:
-    """It ended with this code, told why on standard error alone, and showed no traceback."""
-    result = run(*arguments, stdin=stdin)
-    assert result.exit_code == code, result.output
-    assert words in result.stderr
-    assert not result.stdout
-    assert "Traceback" not in result.stderr
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tables and a model."""
-    folder = tmp_path_factory.mktemp("shop")
-    done("example", folder, "--users", "60", "--items", "30")
-    tables = ["--users", folder / "users.csv", "--items", folder / "items.csv", "--timestamp", "time"]
-    told = ["--context", "user", "--context", "attributes:age,country", "--context", "previous", "--item-context", "item"]
-    done("fit", folder / "plays.csv", *tables, *told, "--factors", "2", "--epochs", "2", "--out", folder / "model")
-    return folder
 
 
 # Notation
@@ -548,7 +517,7 @@ def test_filters(shop: Path, tmp_path: Path) -> None:
     arguments = ["recommend", shop / "model", "--users", "u01", "-n", "30", "--include-seen"]
     allowed = done(*arguments, "--allow", tmp_path / "some.txt")
     assert {row["item"] for row in read(allowed.stdout)} == {"v03", "v04", "v05"}
-    assert "note: 1 of 1 lists have fewer than n=30 items" in allowed.stderr
+    assert "note: 1 of 1 lists have fewer than 30 items" in allowed.stderr
     assert {row["item"] for row in read(done(*arguments, "--deny", tmp_path / "some.txt").stdout)}.isdisjoint({"v03", "v04", "v05"})
 
 
@@ -817,6 +786,7 @@ def test_folders_that_cannot_be_loaded(shop: Path, tmp_path: Path) -> None:
     assert "'Mine'" in shown.stdout
     assert "1 epoch (" in shown.stdout
     assert "Only Python can load it, with custom=[Mine]." in shown.stderr
+    assert shown.stderr.count("custom=") == 1
 
 
 def test_examples_are_not_replaced_unasked(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ def expected(version: Path) -> dict[str, Any]:
 
 
 @pytest.mark.filterwarnings("ignore::everypair.UnusedHistoryWarning")  # some of the models do not use the histories of the requests
+@pytest.mark.filterwarnings("ignore::everypair.FallbackWarning")
 @pytest.mark.parametrize(("version", "name"), MODELS)
 def test_a_saved_model_answers_as_it_did(version: Path, name: str) -> None:
     recommender = ep.load(version / "models" / name, verify=True)

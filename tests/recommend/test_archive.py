@@ -50,6 +50,9 @@ MODELS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::everypair.FallbackWarning")  # asked for: tested in test_fallback.py
+
+
 @pytest.fixture(scope="module")
 def dataset() -> ep.Dataset:
     return ep.datasets.youtube_like(40, 20, seed=5, events_per_user=6)

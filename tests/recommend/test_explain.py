@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -309,3 +310,44 @@ def test_pictures_are_saved(tmp_path: Path) -> None:
     assert "<title>Why v&lt;1&gt; for ann</title>" in page
     with pytest.raises(ValueError, match=r"must end in \.svg or \.html, got '.*why\.png'"):
         why.save(tmp_path / "why.png")
+
+
+# titles
+
+
+@pytest.mark.parametrize("column", ["title", "Name", None])
+@pytest.mark.parametrize("name", ["MF", "MFSI"])
+def test_items_are_shown_with_their_titles(name: str, column: str | None, tmp_path: Path) -> None:
+    log = ep.datasets.youtube_like(40, 20, seed=5, titles=True)
+    titles = log.item_table["title"].to_pylist()
+    log.item_table = log.item_table.rename_columns({"title": column or "heading"})
+    model, context = MODELS[name]
+    recommender = ep.Recommender(model, context).fit(log)
+    request = {"history": [log.items[3]], "country": "DE"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ep.UnusedHistoryWarning)
+        why = recommender.explain(item=log.items[5], request=request)
+    if column is None:
+        assert why.title is None
+        assert why.table.column_names == ["field", "value", "contribution"]
+        assert "(" not in repr(why).splitlines()[0]
+        return
+    assert why.title == titles[5]
+    assert why.table.column_names == ["field", "value", "title", "contribution"]
+    by_field = {row["field"]: row["title"] for row in why.table.to_pylist()}
+    assert by_field["history"] == titles[3]
+    assert {title for field, title in by_field.items() if field in ("country", "user")} <= {None}
+    header, columns, *_ = repr(why).splitlines()
+    assert header.startswith(f"Why {log.items[5]} ({titles[5][:10]}")
+    assert columns.split() == ["field", "value", "title", "contribution"]
+    assert svg.plain(titles[3])[:12] in why.svg()
+
+
+def test_titles_do_not_change_what_adds_up() -> None:
+    log = ep.datasets.youtube_like(40, 20, seed=5, titles=True)
+    recommender = ep.Recommender(ep.MF(**COMMON)).fit(log)
+    titled = recommender.explain(log.users[0], log.items[0])
+    log.item_table = log.item_table.drop_columns(["title"])
+    plain = ep.Recommender(ep.MF(**COMMON)).fit(log).explain(log.users[0], log.items[0])
+    assert titled.score == plain.score
+    assert titled.table.drop_columns(["title"]).equals(plain.table)

@@ -36,6 +36,7 @@ def dataset() -> ep.Dataset:
     return ep.datasets.youtube_like(60, 30, seed=5, events_per_user=8)
 
 
+@pytest.mark.filterwarnings("ignore::everypair.FallbackWarning")  # asked for: tested in test_fallback.py
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_recommends(name: str, dataset: ep.Dataset) -> None:
     model, context = MODELS[name]
@@ -133,7 +134,7 @@ def test_a_stranger_is_told_by_attributes_and_history(dataset: ep.Dataset) -> No
     assert not set(answer["item"].to_pylist()[:4]) & set(watched)
     assert np.isfinite(answer["score"].to_numpy()).all()
     nearly_all = [dataset.items[code] for code in range(dataset.n_items - 2)]
-    with pytest.warns(ep.FewerItemsWarning, match=r"1 of 1 lists .* request 0, which has 2: there are 30 in all.*exclude_seen"):
+    with pytest.warns(ep.FewerItemsWarning, match=r"1 of 1 lists .* request 0, which has 2: there are 30 in all.*the history"):
         assert recommender.recommend(requests=[{"history": nearly_all}], n=4).num_rows == 2
 
 

@@ -263,7 +263,7 @@ def test_explanations_name_items_by_their_titles(service: AppClient) -> None:
 
 def test_the_title_may_be_any_column() -> None:
     search = ItemSearch(DATA, np.ones(DATA.n_items), "category")
-    assert search.title(0) == DATA.item_table["category"][0].as_py()
+    assert search.titles.of([0]) == [DATA.item_table["category"][0].as_py()]
     assert search.attributes == ["title", "language"]
     with pytest.raises(ValueError, match="items have no column 'nome'; they have 'title', 'category', 'language'"):
         ItemSearch(DATA, np.ones(DATA.n_items), "nome")
@@ -461,7 +461,33 @@ def test_requests_that_the_model_cannot_score() -> None:
     refused = client.post("/recommend", request={"history": []})
     assert refused.status_code == 422
     assert "MF can say nothing" in refused.json()["error"]["message"]
-    assert len(client.post("/recommend", request={"history": []}, fallback="popular", n=3).json()["items"]) == 3
+    found = client.post("/recommend", request={"history": []}, fallback="popular", n=3).json()
+    assert len(found["items"]) == 3
+    assert found["by_popularity"] is True
+    assert client.post("/recommend", user=USERS[0]).json()["by_popularity"] is False
+
+
+def test_unknown_users_get_what_is_popular_on_request() -> None:
+    """Alone, in a batch, and among requests that are answered together."""
+    own = fitted(ep.MF(factors=2, epochs=1), context=[ep.UserId()])
+    client, users = AppClient(create_app(own)), [USERS[0], "stranger", USERS[1]]
+    assert client.post("/recommend", user="stranger").status_code == 404
+    assert client.post("/recommend/batch", users=users).status_code == 404
+    assert client.post("/recommend", user=7, fallback="popular").json()["error"]["fields"][0]["field"] == "user"
+    popular = client.post("/recommend", request={"history": []}, fallback="popular", n=3).json()
+    found = client.post("/recommend", user="stranger", fallback="popular", n=3).json()
+    assert found == {**popular, "unknown": {"user": 1}}
+    batch = client.post("/recommend/batch", users=users, fallback="popular", n=3).json()
+    assert batch["by_popularity"] == [False, True, False]
+    assert batch["lists"][1] == found["items"]
+    assert batch["unknown"] == {"user": 1}
+    engine = ServiceEngine(own)
+    bodies = [{"user": user, "fallback": "popular", "n": 3} for user in users]
+    assert engine.recommend_together(bodies) == [engine.recommend(**body) for body in bodies]
+    bodies = [{"request": {"history": history}, "fallback": "popular", "n": 3} for history in ([], [ITEMS[0]])]
+    assert engine.recommend_together(bodies) == [engine.recommend(**body) for body in bodies]
+    strict = AppClient(create_app(ep.Recommender(ep.MF(factors=2, epochs=1), unknown="error").fit(DATA)))
+    assert strict.post("/recommend", user="stranger", fallback="popular").status_code == 404
 
 
 # limits

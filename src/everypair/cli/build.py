@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import PROTOCOLS, section_of
+from everypair.cli.options import PROTOCOLS, SPLIT_ARGUMENTS, section_of
 from everypair.cli.output import note
 from everypair.data import Dataset
 from everypair.evaluation import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
@@ -15,7 +15,6 @@ from everypair.evaluation.splits import Splitter
 from everypair.recommender import Recommender
 
 SPLITTERS: dict[str, type[Splitter]] = dict(zip(PROTOCOLS, (LeaveLast, Cutoff, ColdStart, RandomPerUser), strict=True))
-ARGUMENTS = {"test_share": "test", "tune_share": "tune", "sample": "sample", "seed": "seed"}
 FILES = ("train", "test", "tune")
 
 
@@ -26,8 +25,6 @@ def dataset(ctx: click.Context) -> Dataset:
         raise click.UsageError(
             f"Give the table of interactions, as in 'everypair {ctx.info_name} plays.csv', or 'interactions' in [data]."
         )
-    if ("rating" in options) != ("at_least" in options):
-        raise ValueError("--rating (the column) and --at-least (the smallest rating that counts) must be given together.")
     result = Dataset(**options)
     for text in result.notes:
         note(text)
@@ -60,9 +57,9 @@ def splitter(ctx: click.Context, protocol: str | None = None) -> Splitter:
     options.pop("protocol", None)
     arguments = inspect.signature(SPLITTERS[name]).parameters
     for key in options:
-        if ARGUMENTS[key] not in arguments:
+        if SPLIT_ARGUMENTS[key] not in arguments:
             raise click.UsageError(f"{name} takes no {'--split-seed' if key == 'seed' else _option(key)}.")
-    return SPLITTERS[name](**{ARGUMENTS[key]: value for key, value in options.items()})
+    return SPLITTERS[name](**{SPLIT_ARGUMENTS[key]: value for key, value in options.items()})
 
 
 def split(ctx: click.Context) -> Split:

@@ -42,6 +42,7 @@ def explain(model: Path, item: str, user: str | None, request: str | None, pictu
     if picture is not None:
         why.save(picture)
     if as_json:
-        write_json({"item": why.item, "user": why.user, "score": why.score, "contributions": why.table.to_pylist()})
+        who = {"item": why.item, "title": why.title, "user": why.user}
+        write_json({**who, "score": why.score, "contributions": why.contributions})
     else:
         click.echo(repr(why))

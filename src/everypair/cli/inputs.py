@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,13 @@ def ids_of_file(path: Path, column: str, known: Any) -> Any:
     from everypair.data.tables import column as column_of
 
     if is_table(path):
-        return column_of(as_table(str(path), path, (column,), known.kind), column, str(path), "ids")
+        return column_of(as_table(str(path), path, (column,), known.kind), column, str(path))
     return parse_ids([line for line in lines(path) if line.strip(" \t")], known, named(path))
+
+
+def ids_of_option(entries: Iterable[str], known: Any, what: str) -> list[Any]:
+    """The ids of an option that takes several, separated by commas, and may be repeated."""
+    return parse_ids([part.strip() for entry in entries for part in entry.split(",") if part.strip()], known, what)
 
 
 def parse_ids(values: list[str], known: Any, what: str) -> list[Any]:

@@ -153,7 +153,7 @@ def _text(contents: dict[str, Any]) -> str:
     for metric, figure in ((contents["evaluation"] or {}).get("metrics") or {}).items():
         lines.append(f"{metric:<10} {figure['value']:.4f}")
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
-    files = [[entry["file"].partition("-")[0], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
+    files = [[entry["file"], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"
     parts = [
         "\n".join(lines),

@@ -205,6 +205,8 @@ SHARES = [
     configured("split", "--split-seed", type=click.IntRange(0), key="seed", help="Seed of random splits."),
 ]
 HELD_OUT = _combined(SHARES)
+SPLIT_ARGUMENTS = {"test_share": "test", "tune_share": "tune", "sample": "sample", "seed": "seed"}  # key of [split]: of a splitter
+OPPOSITES = {"exclude_seen": "include_seen"}  # arguments that are set by the option for the opposite
 PROTOCOLS = ("leave-last", "cutoff", "cold-start", "random")
 SPLIT = _combined([
     configured("split", "--protocol", type=choice(*PROTOCOLS), help="Which events are held out. [default: leave-last]"),
@@ -290,6 +292,15 @@ CONFIG = click.option(
     "--config", type=PATH, is_eager=True, expose_value=False, callback=_read_config, help="TOML file; options take precedence."
 )  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+JSON_LINES = click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line instead of CSV.")
+TABLE_OUT = click.option(
+    "--out", type=PATH, help="File (.csv, .parquet, .jsonl) to write instead of standard output; it appears when it is complete."
+)
+
+
+def refuse_json_with_out(out: Path | None, as_json: bool) -> None:
+    if out is not None and as_json:
+        raise click.UsageError("--json is for standard output; the suffix of --out gives the format (.jsonl).")
 
 
 def early_stopping_options(section: str, what: str) -> Callable[[F], F]:

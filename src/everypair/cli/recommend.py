@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from everypair.cli.options import PATH
-from everypair.cli.output import write_lines
+from everypair.cli.options import JSON_LINES, PATH, TABLE_OUT, refuse_json_with_out
+from everypair.cli.output import write_table
 
 EXAMPLES = """\b
 Examples:
@@ -29,12 +29,12 @@ Examples:
 @click.option("--deny", type=PATH, help="File of items not to recommend.")
 @click.option("--include-seen", is_flag=True, help="Also recommend items already seen.")
 @click.option(
-    "--fallback", type=click.Choice(["error", "popular"]), help="For users and requests without known features. [default: error]"
+    "--fallback",
+    type=click.Choice(["error", "popular"]),
+    help="For users who are not in the data, and requests without known features. [default: error]",
 )
-@click.option(
-    "--out", type=PATH, help="File (.csv, .parquet, .jsonl) to write instead of standard output; it appears when it is complete."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object per line instead of CSV.")
+@TABLE_OUT
+@JSON_LINES
 @click.pass_context
 def recommend(
     ctx: click.Context, model: Path, users: tuple[str, ...], out: Path | None, as_json: bool, n: int, **options: Any
@@ -44,11 +44,8 @@ def recommend(
     Prints CSV: user (or request, numbered from 0), item, score, rank. A request has attributes by name, "history" (items, oldest
     first), and optionally the user's id.
     """
-    from everypair.cli.inputs import ids_of_file, parse_ids, requests_of_file
-    from everypair.data.tables import as_table
-    from everypair.recommend.export import table_file
+    from everypair.cli.inputs import ids_of_file, ids_of_option, requests_of_file
     from everypair.recommender import load
-    from everypair.runtime.formatting import csv_lines, json_lines
 
     given = {
         "--users": users,
@@ -61,8 +58,7 @@ def recommend(
         raise click.UsageError(f"Give one of {', '.join(given)}{', got ' + ' and '.join(chosen) if chosen else ''}.")
     if options["everyone"] and options["fallback"] == "error":
         raise click.UsageError("--all recommends popular items to unknown users: --fallback error does not go with it.")
-    if out is not None and as_json:
-        raise click.UsageError("--json is for standard output; the suffix of --out gives the format (.jsonl).")
+    refuse_json_with_out(out, as_json)
     recommender = load(model)
     dataset = recommender.dataset_
     filters: dict[str, Any] = {
@@ -78,15 +74,8 @@ def recommend(
     elif options["everyone"]:
         filters["users"] = dataset.users.values
     elif users:
-        filters["users"] = parse_ids(
-            [user.strip() for entry in users for user in entry.split(",") if user.strip()], dataset.users, "--users"
-        )
+        filters["users"] = ids_of_option(users, dataset.users, "--users")
     else:
         filters["users"] = ids_of_file(options["users_file"], dataset.user_column, dataset.users)
     fallback = "popular" if options["everyone"] else options["fallback"] or "error"
-    table = as_table("recommendations", recommender.recommend(n=n, fallback=fallback, **filters))
-    if out is None:
-        write_lines(json_lines(table) if as_json else csv_lines(table))
-    else:
-        with table_file(out) as write:
-            write(table)
+    write_table(recommender.recommend(n=n, fallback=fallback, **filters), out, as_json)

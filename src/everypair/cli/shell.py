@@ -12,13 +12,18 @@ import click
 
 from everypair.cli.exit_codes import INTERRUPTED
 from everypair.cli.output import note
+from everypair.cli.wording import CommandLine
+from everypair.runtime.wording import worded
 
 COMMANDS = {
     "fit": "fit",
     "recommend": "recommend",
+    "similar": "similar",
     "explain": "explain",
     "evaluate": "evaluate",
     "tune": "tune",
+    "update": "update",
+    "export": "export",
     "inspect": "inspect",
     "serve": "serve",
     "example": "example",
@@ -48,7 +53,7 @@ class Shell(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _warnings_as_notes():
+            with worded(CommandLine()), _warnings_as_notes():
                 return super().invoke(ctx)
         except HANDLED_BY_CLICK:
             raise
@@ -76,17 +81,17 @@ def _message(error: Exception) -> str:
 
 @contextmanager
 def _warnings_as_notes() -> Iterator[None]:
-    from everypair.data.row_order import RowOrderWarning
-    from everypair.models.fit_state import CutShortWarning
-    from everypair.recommend.results import FewerItemsWarning
+    from everypair.recommend.results import FallbackWarning, FewerItemsWarning
+
+    shown: set[str] = set()  # what a command warns of twice is of two fits to the same data
 
     def _show(message: Warning | str, category: type[Warning], *args: Any, **options: Any) -> None:
-        note(str(message), label="note: " if issubclass(category, FewerItemsWarning) else "warning: ")
+        if str(message) not in shown:
+            shown.add(str(message))
+            note(str(message), label="note: " if issubclass(category, FallbackWarning | FewerItemsWarning) else "warning: ")
 
     with warnings.catch_warnings():
-        warnings.simplefilter("always", FewerItemsWarning)
-        warnings.simplefilter("always", RowOrderWarning)
-        warnings.simplefilter("always", CutShortWarning)
+        warnings.simplefilter("always", UserWarning)
         warnings.showwarning = _show
         yield
 
@@ -101,5 +106,6 @@ def _warnings_as_notes() -> Iterator[None]:
 def main(debug: bool) -> None:
     """Recommenders that learn from every context-item pair of implicit feedback.
 
-    From tables to recommendations: fit, evaluate, recommend, explain. "everypair COMMAND --help" shows options and examples.
+    From tables to recommendations: fit, evaluate, recommend, explain, update. "everypair COMMAND --help" shows options and
+    examples.
     """

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import extend
+from everypair.data.arrow import no_nulls
 from everypair.data.extend import Changed
 from everypair.data.frames import frame_of
 from everypair.data.ids import Ids, as_ids
@@ -16,6 +17,7 @@ from everypair.data.tables import Source, decide_ids, numbers, opened
 from everypair.data.times import Times, refuse_mixed_objects, times
 from everypair.kernels.order import compress, stable_order
 from everypair.runtime import validation as check
+from everypair.runtime.wording import named, setting
 
 REPEATS = ("keep", "sum", "drop")
 RESULT_COLUMNS = ("score", "rank", "request", "similar")  # of tables of recommendations
@@ -110,28 +112,34 @@ class Dataset:
     ) -> None:
         check.choice("repeats", repeats, REPEATS)
         if (rating is None) != (at_least is None):
-            raise ValueError("rating (the column) and at_least (the smallest rating that counts) must be given together.")
+            column_of, least_of = named("rating", "Dataset"), named("at_least", "Dataset")
+            raise ValueError(f"{column_of} (the column) and {least_of} (the smallest rating that counts) must be given together.")
         columns = {"user": user, "item": item, "timestamp": timestamp, "rating": rating, "weight": weight}
         for option, name in {**columns, "users_key": users_key, "items_key": items_key}.items():
             if not isinstance(name, str) and (name is not None or option in ("user", "item")):
                 raise TypeError(f"{option} must be the name of a column, got {name!r} of type {type(name).__name__}.")
         if chronological and timestamp is not None:
-            raise ValueError(f"chronological=True is for tables without timestamps, got timestamp={timestamp!r}: leave one out.")
+            ordered, given_too = setting("chronological", True, "Dataset"), setting("timestamp", timestamp, "Dataset")
+            raise ValueError(f"{ordered} is for tables without timestamps, got {given_too}: leave one out.")
         if user == "history":
-            raise ValueError("user must not be 'history': in requests, that is the list of items. Rename the column.")
+            raise ValueError(
+                f"{named('user', 'Dataset')} must not be 'history': in requests, that is the list of items. Rename the column."
+            )
         for name in (user, item):
             if name in RESULT_COLUMNS:
                 raise ValueError(
                     f"a column of ids must not be named {name!r}, which is another column of recommendations. Rename it."
                 )
         if user == item:
-            raise ValueError(f"user and item must be different columns, got {user!r} for both.")
+            both = " and ".join(named(name, "Dataset") for name in ("user", "item"))
+            raise ValueError(f"{both} must be different columns, got {user!r} for both.")
         for option, value, argument, table in (
             ("users_key", users_key, "users", users), ("items_key", items_key, "items", items),
             ("all_items", all_items or None, "items", items),
         ):  # fmt: skip
             if value is not None and table is None:
-                raise ValueError(f"{option}={value!r} is for a table of {argument}: give {argument}, or leave it out.")
+                own, of = setting(option, value, "Dataset"), named(argument, "Dataset")
+                raise ValueError(f"{own} is for a table of {argument}: give {of}, or leave it out.")
         self.users_key, self.items_key, self.all_items = users_key or user, items_key or item, bool(all_items)
         if timestamp is not None:
             refuse_mixed_objects(interactions, timestamp, f"column {timestamp!r}")
@@ -324,6 +332,7 @@ class Dataset:
         result.row_order = worse(self.row_order, None if new is None else new.row_order)
         tables = (("users", self.user_table, self.users, result.users, user_rows),
                   ("items", self.item_table, self.items, result.items, item_rows))  # fmt: skip
+        result.notes.extend([] if new is None else new.notes)
         result.user_table, result.item_table = (extend.merged_attributes(*table, result.notes) for table in tables)
         return result, Changed(
             extend.changed_codes(result.users, None if new is None else (new.users, new.user), user_rows),
@@ -343,6 +352,9 @@ class Dataset:
         for name, ids, what in ((self.user_column, self.users, "user ids"), (self.item_column, self.items, "item ids")):
             decide_ids([(read, name)], ids.kind if len(ids) else None, what)
         read.untyped &= {self.rating, self.weight_column}  # attributes get the types of the earlier ones
+        for name in (self.user_column, self.item_column, self.timestamp, self.rating, self.weight_column):
+            if name is not None:
+                no_nulls(read.column(name), f"column {name!r}", "Drop those rows, or fill them.")
         new = Dataset(read, **options)
         self.users.require_same_kind(as_ids(new.users.values, "users"), "user ids of the new interactions")
         self.items.require_same_kind(as_ids(new.items.values, "items"), "item ids of the new interactions")

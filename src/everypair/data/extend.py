@@ -35,7 +35,7 @@ def attribute_rows(source: Any, argument: str, key: str, known: Ids) -> Attribut
     what = f"{argument[:-1]} ids"
     decide_ids([(read, key)], known.kind if len(known) else None, what)
     what = f"{what} (column {key!r} of {argument})"
-    given = as_ids(read.column(key, f"{argument}_key"), what)
+    given = as_ids(read.column(key), what)
     known.require_same_kind(given, what)
     ids, codes = Ids.coded(given, what)
     if len(ids) < len(given):

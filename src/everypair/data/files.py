@@ -14,6 +14,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from everypair.runtime.wording import in_python
+
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 PARQUET = (".parquet", ".pq")
 POSSIBLE = (",", ";", "\t", "|")  # separators that a header may show, whatever the suffix
@@ -45,7 +47,10 @@ def read(path: Path, needed: Collection[str] = ()) -> FileTable:
     if kind in PARQUET:
         return FileTable(_read_parquet(path), frozenset())
     if kind not in SEPARATORS:
-        raise ValueError(f"{path} must end in .parquet, {', '.join(SEPARATORS)} (also with .gz); convert it, or give a data frame.")
+        raise ValueError(
+            f"{path} must end in .parquet, {', '.join(SEPARATORS)} (also with .gz); convert it"
+            f"{in_python(', or give a data frame')}."
+        )
     table = _read_csv(path, SEPARATORS[kind], needed)
     return FileTable(table, frozenset(table.column_names))
 
@@ -119,7 +124,9 @@ def _read_csv(path: Path, usual: str, needed: Collection[str]) -> pa.Table:
         try:
             columns[name] = column.cast(pa.string())
         except pa.ArrowInvalid as error:
-            raise ValueError(f"column {name!r} of {path} is not UTF-8. Convert the file, or give a data frame.") from error
+            raise ValueError(
+                f"column {name!r} of {path} is not UTF-8. Convert the file{in_python(', or give a data frame')}."
+            ) from error
     return pa.table(columns)
 
 

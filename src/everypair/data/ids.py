@@ -69,6 +69,12 @@ class Ids:
             return np.full(len(ids), -1)
         return np.asarray(pc.fill_null(pc.index_in(ids, self.values), -1).to_numpy(), np.int64)
 
+    def code_of_text(self, text: str) -> int:
+        """The code of an id written as a string, -1 for an unknown one."""
+        if self.kind == "strings":
+            return self._find(text)
+        return self._find(int(text)) if text.removeprefix("-").isdecimal() else -1
+
     def _find(self, value: Any) -> int:
         place = bisect_left(self.values, value, key=lambda scalar: scalar.as_py())
         return place if place < len(self) and self[place] == value else -1

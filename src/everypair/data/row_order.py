@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import call
 
 UNSORTED = "unsorted"
 BY_ITEM, BY_USER, BY_ITEM_WITHIN_USERS = "sorted by item", "sorted by user", "sorted by item within each user"
@@ -64,7 +65,7 @@ def warn_if_sorted(order: str | None, what: str) -> None:
         return
     warn_caller(
         f"there are no timestamps, so {what}; but rows are {order}, which is hardly the order of time: figures would be those of "
-        f"another protocol. Give Dataset(..., timestamp=...); or Dataset(..., chronological=True) if each user's rows are in the "
-        f"order of time.",
+        f"another protocol. Give {call('Dataset', 'timestamp')}; or {call('Dataset', 'chronological', True)} if each user's rows "
+        f"are in the order of time.",
         RowOrderWarning,
     )

@@ -15,6 +15,7 @@ from narwhals.exceptions import NarwhalsError
 
 from everypair.data import files, text_columns
 from everypair.data.arrow import decoded, floats, is_number, is_text, no_nulls, pc, plain, value_type
+from everypair.runtime.wording import named
 
 INDEX = re.compile(r"__index_level_\d+__")  # name that pandas gives to an unnamed index
 
@@ -34,8 +35,8 @@ class Source:
     def __init__(self, argument: str, table: pa.Table, untyped: Collection[str] = ()) -> None:
         self.argument, self.table, self.untyped = argument, table, set(untyped)
 
-    def column(self, name: str, option: str) -> pa.ChunkedArray:
-        """A column; an error names ``option``, the setting for the column's name."""
+    def column(self, name: str, option: str | None = None) -> pa.ChunkedArray:
+        """A column; an error names ``option``, the setting for the column's name, if the caller can set it."""
         return column(self.table, name, self.argument, option)
 
     def decide(self, name: str, values: pa.ChunkedArray) -> None:
@@ -146,11 +147,14 @@ def _array(what: str, values: Any) -> Any:
         raise TypeError(f"{what} must hold values of one type: {error}") from error
 
 
-def column(table: pa.Table, name: str, argument: str, option: str) -> pa.ChunkedArray:
-    """A column of a table; an error names ``option``, the setting for the column's name."""
+def column(table: pa.Table, name: str, argument: str, option: str | None = None) -> pa.ChunkedArray:
+    """A column of a table; an error names ``option``, the setting for the column's name, if the caller can set it."""
     if name not in table.column_names:
         existing = ", ".join(map(repr, table.column_names)) or "none"
-        raise ValueError(f"{argument} has no column {name!r}; it has {existing}. Set {option} to the name of the column.")
+        advice = (
+            "Name it as in the data before." if option is None else f"Set {named(option, 'Dataset')} to the name of the column."
+        )
+        raise ValueError(f"{argument} has no column {name!r}; it has {existing}. {advice}")
     return table[name]
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from everypair.data.arrow import cast_or_none, decoded, floats, is_number, is_text, no_nulls
 from everypair.data.tables import numbers
+from everypair.runtime.wording import named
 
 UNITS = ("us", "ns")  # units of time; the first that is exact is used
 LATEST = 2**63 // 1000  # microseconds that fit into 64 bits as nanoseconds
@@ -61,7 +62,7 @@ class Times(NamedTuple):
 def times(values: pa.ChunkedArray, what: str) -> Times:
     """A column of timestamps: numbers, dates, times or ISO 8601 strings."""
     values = decoded(values)
-    no_nulls(values, what, "Drop those rows, or leave out timestamp to use the order of rows.")
+    no_nulls(values, what, f"Drop those rows, or leave out {named('timestamp', 'Dataset')} to use the order of rows.")
     if is_text(values.type):
         values = _parsed(values, what)
     kind = values.type

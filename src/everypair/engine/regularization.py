@@ -16,6 +16,7 @@ import numpy as np
 from everypair.engine.parameter import FieldRows, Parameter
 from everypair.runtime import validation as check
 from everypair.runtime.numerics import Values
+from everypair.runtime.wording import named
 
 
 class PenaltyRequest(NamedTuple):
@@ -61,8 +62,8 @@ class Regularization:
         if unknown:
             known = names | {field for request in self._requests for field in request.weights if field is not None}
             raise ValueError(
-                f"regularization names {', '.join(sorted(map(repr, unknown)))}, but this model has no parameter or field of that "
-                f"name. It has {', '.join(sorted(map(repr, known)))}."
+                f"{named('regularization')} names {', '.join(sorted(map(repr, unknown)))}, but this model has no parameter or "
+                f"field of that name. It has {', '.join(sorted(map(repr, known)))}."
             )
 
     def _penalty(self, request: PenaltyRequest, names: set[str]) -> Values:
@@ -82,7 +83,8 @@ class Regularization:
         if field in names - {name} and exact not in self._entries:  # the parameter of that name is meant
             if field in self._entries and request.by_field:
                 raise ValueError(
-                    f"regularization[{field!r}] is ambiguous: {field!r} is the name of a parameter, and of a field of {name!r}. "
+                    f"{named(f'regularization[{field!r}]')} is ambiguous: {field!r} is the name of a parameter, and of a "
+                    f"field of {name!r}. "
                     f"Add an entry {exact!r}, or rename the field."
                 )
             keys.remove(str(field))
@@ -91,7 +93,8 @@ class Regularization:
         if matches:
             return self._entries[matches[0]]
         raise ValueError(
-            f"regularization has no entry for {'' if field is None else f'field {field!r} of '}parameter {name!r}; its entries are "
+            f"{named('regularization')} has no entry for {'' if field is None else f'field {field!r} of '}parameter {name!r}; its "
+            f"entries are "
             f"{', '.join(map(repr, self._entries)) or 'none'}. Add one of {', '.join(map(repr, dict.fromkeys(keys)))}."
         )
 

@@ -13,6 +13,7 @@ from numba.core import event
 from everypair.engine.engine import SIDES, Engine
 from everypair.engine.objective import ObjectiveValue
 from everypair.engine.tower import Tower
+from everypair.runtime.wording import setting
 
 E = TypeVar("E", bound=Engine)
 
@@ -166,7 +167,7 @@ class DivergedError(ArithmeticError):
     """The objective is not finite: values are too large for the precision."""
 
     def __init__(self, objective: float, dtype: Any) -> None:
-        advice = "use dtype='float64', or " if dtype == np.float32 else ""
+        advice = f"use {setting('dtype', 'float64')}, or " if dtype == np.float32 else ""
         super().__init__(
             f"the objective became {objective}: feedback, weights, features or start values are too large for {dtype}. "
             f"To continue, {advice}rescale them."

@@ -6,6 +6,7 @@ import numpy as np
 
 from everypair.data import Dataset
 from everypair.evaluation.queries import Queries
+from everypair.runtime.wording import in_python
 
 
 def trained_on(dataset: Dataset, queries: Queries) -> np.ndarray:
@@ -46,5 +47,5 @@ def refuse_trained_events(dataset: Dataset, queries: Queries) -> None:
     raise ValueError(
         f"{int(trained.sum()):,} of {len(trained):,} relevant items of these queries are events that the recommender was trained "
         f"on, such as item {item!r} of user {user!r}: the figures would measure memory. Fit on the train of the split that the "
-        f"queries are of; or say allow_trained=True."
+        f"queries are of{in_python('; or say allow_trained=True')}."
     )

@@ -22,6 +22,7 @@ from everypair.data.tables import Source, joined, opened
 from everypair.evaluation.queries import Queries, counted, of_events
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime import validation as check
+from everypair.runtime.wording import call, named, setting, shown
 
 PART = "part of the split"
 PARTS = ("train", "tune", "test")
@@ -127,7 +128,7 @@ class LeaveLast(Splitter):
         if tied:
             notes.append(f"{counted(tied, 'user')} with last events of equal time: the order of rows decides which is the last.")
         if dataset.row_order is not None:
-            warn_if_sorted(dataset.row_order, "LeaveLast() takes each user's last row for the last event")
+            warn_if_sorted(dataset.row_order, f"{shown(self)} takes each user's last row for the last event")
             notes.append(f"no timestamps: the last event of a user is the last of the rows ({dataset.row_order}).")
         return Split("leave-last", train, tune, test, notes + _untrained(train, test))
 
@@ -154,11 +155,11 @@ class Cutoff(Splitter):
 
     def _split(self, dataset: Dataset) -> Split:
         if dataset.time is None:
-            raise ValueError("a cutoff in time needs timestamps: give Dataset(..., timestamp=...).")
+            raise ValueError(f"a cutoff in time needs timestamps: give {call('Dataset', 'timestamp')}.")
         if dataset.time_counts:
             raise ValueError(
                 f"a cutoff in time needs timestamps, but column {dataset.timestamp!r} rises by one with each of a user's events: "
-                f"it counts them. Use LeaveLast()."
+                f"it counts them. Use {shown(LeaveLast)}."
             )
         n_tune, n_test = _part_sizes(len(dataset), self.tune, self.test, "events")
         ordered = np.sort(dataset.time)
@@ -236,7 +237,8 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     dataset = Dataset(together, **options)
     part = np.asarray(dataset.event_table[PART].to_numpy())
     if dataset.row_order is not None:  # the order in which the parts were put together says nothing
-        dataset.row_order = _order_of_rows(together.table.filter(pc.equal(together.table[PART], 0)), dataset, dataset.subset(part == 0))
+        trained = together.table.filter(pc.equal(together.table[PART], 0))
+        dataset.row_order = _order_of_rows(trained, dataset, dataset.subset(part == 0))
     dataset.event_table = dataset.event_table.drop_columns([PART])
     dataset.repeats = repeats
     if repeats == "drop":  # within each part, so that test events do not change those trained on
@@ -256,7 +258,8 @@ def given(train: Any, test: Any, tune: Any = None, *, tune_share: float = 0.1, s
     for number, name in ((0, "train"), (2, "test")):
         if not np.any(part == number):
             raise ValueError(f"{name} has no events that count. {' '.join(dataset.notes)}")
-    return _by_part("given", dataset, part)
+    split = _by_part("given", dataset, part)
+    return replace(split, notes=[*dataset.notes, *split.notes])  # the dataset was made here: nobody else can show its notes
 
 
 def _order_of_rows(table: pa.Table, dataset: Dataset, events: Dataset) -> str:
@@ -295,7 +298,7 @@ def _by_part(name: str, dataset: Dataset, part: np.ndarray) -> Split:
         made[number] = _queries(dataset, events, ContextBatch.of_users(train, np.unique(dataset.user[events])))
     missing = dataset.n_users - len(made[2])
     notes = [f"{counted(missing, 'user')} with nothing in the test."] if missing else []
-    return Split(name, train, made[1], made[2], [*dataset.notes, *notes, *_untrained(train, made[2])])
+    return Split(name, train, made[1], made[2], notes + _untrained(train, made[2]))
 
 
 def _queries(dataset: Dataset, events: np.ndarray, contexts: ContextBatch) -> Queries:
@@ -322,8 +325,9 @@ def _untrained(train: Dataset, test: Queries) -> list[str]:
 
 def _part_sizes(n: int, tune: float, test: float, what: str) -> tuple[int, int]:
     for name, share in (("tune", tune), ("test", test)):
-        check.number(name, share, low=0.0, high=1.0, open_low=True)
+        check.number(named(name, "Splitter"), share, low=0.0, high=1.0, open_low=True)
     n_tune, n_test = max(1, round(tune * n)), max(1, round(test * n))
     if n_tune + n_test >= n:
-        raise ValueError(f"of {n} {what}, tune={tune:g} and test={test:g} leave none to train on.")
+        shares = " and ".join(setting(name, share, "Splitter") for name, share in (("tune", tune), ("test", test)))
+        raise ValueError(f"of {n} {what}, {shares} leave none to train on.")
     return n_tune, n_test

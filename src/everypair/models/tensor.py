@@ -12,6 +12,7 @@ from everypair.columns.table import Levels, variable_letters
 from everypair.models.fit_options import FitOptions, fitting
 from everypair.models.tower_model import TowerModel, documented
 from everypair.runtime import validation as check
+from everypair.runtime.wording import named
 from everypair.towers import Core, Embedding, Product, Tower
 
 
@@ -96,8 +97,8 @@ class Tucker(Tensor):
             return (check.integer("factors", factors, low=1),) * (n_variables + 1)
         if len(factors) != n_variables + 1:
             raise ValueError(
-                f"factors must be a number, or {n_variables + 1} numbers: one per context variable and one for the item, got "
-                f"{factors!r}."
+                f"{named('factors')} must be a number, or {n_variables + 1} numbers: one per context variable and one for the "
+                f"item, got {factors!r}."
             )
         return tuple(check.integer(f"factors[{j}]", k, low=1) for j, k in enumerate(factors))
 

@@ -26,6 +26,7 @@ from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
+from everypair.runtime.wording import named, setting
 from everypair.towers import StepSettings, Tower
 
 S = TypeVar("S", bound="TowerModel")
@@ -224,7 +225,7 @@ class TowerModel(Model):
         if not isinstance(self.unobserved_weight, str):
             return check.number("unobserved_weight", self.unobserved_weight, low=0.0)
         if self.unobserved_weight != AUTO:
-            raise ValueError(f"unobserved_weight must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
+            raise ValueError(f"{named('unobserved_weight')} must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
         return None
 
     def _alpha0(self, feedback: Feedback) -> float:
@@ -233,7 +234,8 @@ class TowerModel(Model):
         if fixed is not None:
             return fixed
         if self.all_combinations:
-            raise ValueError(f"unobserved_weight={AUTO!r} cannot be used with combinations='all': give a number.")
+            by_data, every = setting("unobserved_weight", AUTO), setting("combinations", "all")
+            raise ValueError(f"{by_data} cannot be used with {every}: give a number.")
         (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # counted before merging
         observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
         return observed * auto_weight(float(m.sum() * n.sum()) / events, float(n.max()))
@@ -246,9 +248,9 @@ class TowerModel(Model):
     def plan(self, alpha0: float) -> Plan:
         """The constructor's arguments, checked, as settings of a fit."""
         if self.dtype not in ("float32", "float64", np.float32, np.float64):
-            raise ValueError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
+            raise ValueError(f"{named('dtype')} must be 'float32' or 'float64', got {self.dtype!r}.")
         if not isinstance(self.rotate, bool | np.bool_):
-            raise TypeError(f"rotate must be True or False, got {self.rotate!r}.")
+            raise TypeError(f"{named('rotate')} must be True or False, got {self.rotate!r}.")
         check.choice("order", self.order, ORDERS)
         if self.random_state is not None:
             check.integer("random_state", self.random_state, low=0)
@@ -270,8 +272,8 @@ class TowerModel(Model):
         for side, tower in towers.items() if self.order == "dimension" else ():
             if not tower.capabilities.by_dimension:
                 raise ValueError(
-                    f"order='dimension' is not supported by {type(self).__name__}: its {side} tower, {tower!r}, cannot be swept "
-                    f"dimension by dimension. Use order='side'."
+                    f"{setting('order', 'dimension')} is not supported by {type(self).__name__}: its {side} tower, {tower!r}, "
+                    f"cannot be swept dimension by dimension. Use {setting('order', 'side')}."
                 )
 
     @property

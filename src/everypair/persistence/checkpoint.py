@@ -16,6 +16,7 @@ from everypair.persistence.epochs import restored_epochs
 from everypair.persistence.fingerprints import fingerprint, of_columns, of_feedback
 from everypair.persistence.folder import Folder
 from everypair.runtime import validation as check
+from everypair.runtime.wording import named
 from everypair.towers import Tower
 
 VERSION = 2
@@ -91,8 +92,8 @@ class Checkpoint:
             )
         if len(state.history) > epochs:
             raise ValueError(
-                f"the checkpoint in {self._folder.path} is of epoch {len(state.history)}, and epochs is {epochs}: set epochs to "
-                f"{len(state.history)} or more, or choose another folder (or delete this one) to start over."
+                f"the checkpoint in {self._folder.path} is of epoch {len(state.history)}, and epochs is {epochs}: set "
+                f"{named('epochs')} to {len(state.history)} or more, or choose another folder (or delete this one) to start over."
             )
         return state
 

@@ -11,6 +11,7 @@ import numpy as np
 from everypair import models, towers
 from everypair.models.base import Model
 from everypair.recommend.recipes import RECIPES, Recipe
+from everypair.runtime.wording import in_python
 from everypair.towers import Tower
 
 KINDS = (Model, Tower, Recipe)
@@ -60,7 +61,8 @@ def from_config(value: Any, known: Mapping[str, type] = KNOWN) -> Any:
         raise ValueError(f"a class and its arguments are expected, got {', '.join(map(repr, value))}.")
     if value["class"] not in known:
         raise ValueError(
-            f"{value['class']!r} is not a class of this version of everypair. If it is yours, give it when loading: custom=[...]."
+            f"{value['class']!r} is not a class of this version of everypair."
+            f"{in_python(' If it is yours, give it when loading: custom=[...].')}"
         )
     cls = known[value["class"]]
     named = {key: from_config(argument, known) for key, argument in value["arguments"].items()}

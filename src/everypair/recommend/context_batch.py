@@ -93,12 +93,12 @@ class ContextBatch:
 
     @classmethod
     def of_users(cls, dataset: Dataset, users: Any) -> ContextBatch:
-        """The contexts of these users (codes) after all their events."""
+        """The contexts of these users (codes, -1 for unknown ones) after all their events."""
         user = np.asarray(users, np.int64)
         attributes = {name: AttributeColumn(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         nothing = np.full(len(user), -1)
         attributes |= {name: AttributeColumn(dataset.event_table[name], nothing) for name in dataset.event_table.column_names}
-        begin, end = dataset.bounds[user], dataset.bounds[user + 1]
+        begin, end = (np.where(user >= 0, dataset.bounds[user + after], 0) for after in (0, 1))
         own = np.zeros(len(user), bool)
         return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items, own)
 

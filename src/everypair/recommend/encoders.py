@@ -19,6 +19,7 @@ from everypair.columns.table import Levels
 from everypair.data.arrow import decoded, floats, is_lists, is_number, is_text, pc, value_type
 from everypair.data.text_columns import parsed
 from everypair.runtime import validation as check
+from everypair.runtime.wording import setting
 
 KINDS = ("auto", "category", "bins", "value", "multiple")
 FEW_INTEGERS = 32  # distinct integers up to which "auto" takes them for categories
@@ -277,9 +278,10 @@ def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator:
     if kind in ("bins", "value") and not number and not written:
         odd = values[int(np.argmax(_no_numbers(values)))] if is_text(dtype) else None
         such = f", such as {odd.as_py()!r}" if odd is not None else ""
-        raise TypeError(f"attribute {name!r} must hold numbers for kind={kind!r}, got {dtype}{such}.")
+        raise TypeError(f"attribute {name!r} must hold numbers for {setting('kind', kind, 'Attributes')}, got {dtype}{such}.")
     if kind != "multiple" and lists:
-        raise TypeError(f"attribute {name!r} holds lists, which take kind='multiple' (or 'auto'), got kind={kind!r}.")
+        taken, given = (setting("kind", each, "Attributes") for each in ("multiple", kind))
+        raise TypeError(f"attribute {name!r} holds lists, which take {taken} (or 'auto'), got {given}.")
     return {"category": Category, "bins": lambda: Bins(bins), "value": Value, "multiple": lambda: Multiple(separator)}[kind]()
 
 

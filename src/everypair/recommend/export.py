@@ -17,12 +17,14 @@ from everypair.data import Ids
 from everypair.recommend import results
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import FittedState
-from everypair.recommend.results import FewerItemsWarning, RankedLists
+from everypair.recommend.requests import POPULAR
+from everypair.recommend.results import FallbackWarning, FewerItemsWarning, RankedLists
 from everypair.runtime import validation as check
 from everypair.runtime.atomic_files import writing
 from everypair.runtime.formatting import json_lines
 from everypair.runtime.progress import Progress
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import named
 
 USERS_AT_ONCE = 4_096
 OF = ("items", "users")
@@ -41,19 +43,24 @@ def recommend_all(
 ) -> None:
     """See :meth:`everypair.Recommender.recommend_all`."""
     dataset, n, n_short = state.dataset, check.integer("n", n, low=1), 0
-    codes = np.arange(dataset.n_users) if users is None else state.request_batch(users).contexts.user
+    batch = state.request_batch(dataset.users.values if users is None else users, fallback=POPULAR)
+    codes, by_popularity = batch.contexts.user, np.zeros(len(batch.contexts), bool)
     options = {"exclude_seen": exclude_seen, "allowed": results.allowed_items(dataset, allow, deny), "n_threads": n_threads}
     with Progress(len(codes), "recommending", unit="user") as progress, table_file(out) as write:
         for start in range(0, max(len(codes), 1), USERS_AT_ONCE):
             chunk = codes[start : start + USERS_AT_ONCE]
-            ranked = RankedLists(*state.rank(ContextBatch.of_users(dataset, chunk), n, **options)[:2])
-            write(results.table(dataset.user_column, dataset.users.take(chunk), dataset.item_column, dataset.items, ranked))
+            found = state.rank(ContextBatch.of_users(dataset, chunk), n, **options)
+            ranked, names = RankedLists(found.codes, found.scores), batch.names[start : start + USERS_AT_ONCE]
+            write(results.table(dataset.user_column, names, dataset.item_column, dataset.items, ranked))
+            by_popularity[start : start + USERS_AT_ONCE] = found.by_popularity
             n_short += int(np.sum(np.sum(ranked.codes >= 0, axis=1) < n))
             progress.advance(len(chunk))
     if n_short:
         filters = results.filter_names(exclude_seen, allow, deny, None)
-        count = f"{n_short:,} of {len(codes):,} lists have fewer than n={n} items"
+        count = f"{n_short:,} of {len(codes):,} lists have fewer than {n} items"
         warn_caller(results.reason(count, filters, dataset.n_items), FewerItemsWarning)
+    if (message := state.reason_if_fallback(batch, by_popularity)) is not None:
+        warn_caller(message, FallbackWarning)
 
 
 class JSONLines:
@@ -74,7 +81,7 @@ def table_file(out: Path) -> Iterator[Callable[[pa.Table], None]]:
     """A function that appends tables to a file; the file appears when all are written, or not at all."""
     kinds: dict[str, Any] = {".parquet": parquet.ParquetWriter, ".csv": csv.CSVWriter, ".jsonl": JSONLines}
     if out.suffix not in kinds:
-        raise ValueError(f"out must end in {', '.join(kinds)}, got {str(out)!r}.")
+        raise ValueError(f"{named('out')} must end in {', '.join(kinds)}, got {str(out)!r}.")
     with writing(out) as temporary:
         writer = None
         try:
@@ -90,10 +97,13 @@ def table_file(out: Path) -> Iterator[Callable[[pa.Table], None]]:
                 writer.close()
 
 
-def export_vectors(state: FittedState, out: Path, of: str) -> None:
-    """See :meth:`everypair.Recommender.export_vectors`."""
+def export_vectors(state: FittedState, out: Path, of: str) -> tuple[int, int]:
+    """See :meth:`everypair.Recommender.export_vectors`; returns the number of vectors, and that of their dimensions."""
     adapter, dataset = state.vectors, state.dataset
-    if check.choice("of", of, OF) == "items":
+    check.choice("of", of, OF)
+    if out.suffix not in WRITERS:
+        raise ValueError(f"{named('out')} must end in {', '.join(WRITERS)}, got {str(out)!r}.")
+    if of == "items":
         name, ids, vectors = dataset.item_column, dataset.items, adapter.psi
     else:
         vectors, known = state.context_vectors(ContextBatch.of_users(dataset, np.arange(dataset.n_users)))
@@ -102,10 +112,8 @@ def export_vectors(state: FittedState, out: Path, of: str) -> None:
             unknown = dataset.users[int(np.argmin(known))]
             count = f"{int(np.sum(~known)):,} of {len(known):,} users"
             warn_caller(f"{count} are left out, such as {unknown!r}: the model knows nothing of them.", UserWarning)
-    writers = {".parquet": _parquet, ".npz": _npz, ".usearch": _usearch}
-    if out.suffix not in writers:
-        raise ValueError(f"out must end in {', '.join(writers)}, got {str(out)!r}.")
-    writers[out.suffix](out, name, ids, np.ascontiguousarray(vectors))
+    WRITERS[out.suffix](out, name, ids, np.ascontiguousarray(vectors))
+    return vectors.shape
 
 
 def _parquet(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:
@@ -134,3 +142,6 @@ def _usearch(out: Path, name: str, ids: Ids, vectors: np.ndarray) -> None:
         parquet.write_table(pa.table({name: ids.values}), temporary)
     with writing(out) as temporary:
         index.save(os.fspath(temporary))
+
+
+WRITERS = {".parquet": _parquet, ".npz": _npz, ".usearch": _usearch}

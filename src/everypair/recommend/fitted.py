@@ -20,17 +20,27 @@ from everypair.recommend.description import Description, ItemColumns
 from everypair.recommend.explain.explanation import Explanation, Summand
 from everypair.recommend.fold_in import WeightedHistory
 from everypair.recommend.item_batch import ItemBatch
-from everypair.recommend.recipes import Recipe, by_row_order
-from everypair.recommend.requests import UNKNOWN, KnownIds, RequestBatch, UnknownCounts, UnusedHistoryWarning, refuse_unknown
+from everypair.recommend.recipes import Attributes, History, Previous, Recipe, by_row_order
+from everypair.recommend.requests import (
+    FALLBACKS,
+    POPULAR,
+    UNKNOWN,
+    GivenIds,
+    RequestBatch,
+    UnknownCounts,
+    UnusedHistoryWarning,
+    refuse_unknown,
+)
 from everypair.recommend.results import RankedLists
+from everypair.recommend.titles import Titles
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import listed, setting, shown
 
-FALLBACKS = ("error", "popular")
 USER, ITEM = "user", "item"
 
 
@@ -82,30 +92,37 @@ class FittedState:
     @property
     def notes(self) -> list[str]:
         """What a reader of this fit's figures should know."""
-        ordered = ", ".join(map(repr, by_row_order(self.recipes["context"], self.dataset)))
+        ordered = listed(by_row_order(self.recipes["context"], self.dataset))
         notes = [f"no timestamps: {ordered} follows the order of rows ({self.dataset.row_order})."] if ordered else []
         recipes = self.recipes["item"]
         if self.dataset.all_items and self.adapter.has_vectors and not any(recipe.describes_new_items for recipe in recipes):
+            unused, own = int(np.sum(self.popularity == 0)), setting("item", list(recipes), "Recommender")
             notes.append(
-                f"{int(np.sum(self.popularity == 0)):,} of {self.dataset.n_items:,} items have no events, and item={list(recipes)} "
-                f"says nothing else of them: their scores are of no meaning. Add Attributes(...)."
+                f"{unused:,} of {self.dataset.n_items:,} items have no events, and {own} says nothing else of them: their scores are "
+                f"of no meaning. Add {shown(Attributes)}."
             )
         how = self.adapter.model.cut_short
         return notes if how is None else [*notes, f"the model is unfinished: {how}."]
 
     # requests
 
-    def request_batch(self, users: Any = None, requests: Any = None, unknown: str = "ignore") -> RequestBatch:
+    def request_batch(
+        self, users: Any = None, requests: Any = None, unknown: str = "ignore", fallback: str | None = None
+    ) -> RequestBatch:
         """Users or requests, as for :meth:`everypair.Recommender.recommend`, as a batch.
 
-        Values that training never saw are counted, or refused with ``unknown="error"``.
+        Values that training never saw are counted, or refused with ``unknown="error"``. Ids of users that the data do not have are
+        refused, too, unless there is a ``fallback`` for them; None: the call has none.
         """
+        check.choice("unknown", unknown, UNKNOWN)
         if (users is None) == (requests is None):
             raise TypeError("give either users=[ids] or requests=[{...}, ...], as in recommend(users=['ann'], n=10).")
         if users is not None:
-            return RequestBatch.of_users(self.dataset, users)
+            batch = RequestBatch.of_users(self.dataset, users, fallback if unknown == "ignore" else None)
+            self.unknown.add(batch.unknown)
+            return batch
         batch = RequestBatch.of_requests(self.dataset, requests)
-        counts = self._count_unknown(batch.contexts, check.choice("unknown", unknown, UNKNOWN))
+        counts = self._count_unknown(batch.contexts, unknown)
         return batch._replace(unknown=counts, unused=self._unused(batch.contexts))
 
     def _unused(self, contexts: ContextBatch) -> str | None:
@@ -114,9 +131,10 @@ class FittedState:
         used = self.adapter.folds_in_histories or any(recipe.uses_history for recipe in recipes)
         if used or not self.adapter.uses_contexts or not given.any():
             return None
+        own = setting("context", list(recipes), "Recommender")
         return (
-            f"{type(self.adapter.model).__name__} with context={list(recipes)} does not use the {HISTORY!r} of requests: it only "
-            f"says which items were seen. Fit with History() or Previous() in context; or MF with users alone, which folds "
+            f"{type(self.adapter.model).__name__} with {own} does not use the {HISTORY!r} of requests: it only says which items "
+            f"were seen. Fit with {shown(History)} or {shown(Previous)} as a recipe of contexts, or MF with users alone, which folds "
             f"histories in."
         )
 
@@ -219,11 +237,21 @@ class FittedState:
                 codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed, progress.advance)
             return Ranking(codes, best, ~known)
 
-    def recommend(self, users: Any = None, n: int = 10, *, requests: Any = None, unknown: str = "ignore", **options: Any) -> Any:
+    def recommend(
+        self,
+        users: Any = None,
+        n: int = 10,
+        *,
+        requests: Any = None,
+        unknown: str = "ignore",
+        fallback: str = "error",
+        **options: Any,
+    ) -> Any:
         """A table of recommendations, see :meth:`everypair.Recommender.recommend`; ``options`` as for :meth:`ranked`."""
-        batch, dataset = self.request_batch(users, requests, unknown), self.dataset
-        ranked = self.ranked(batch, n, **options)
-        results.warn_if_short(ranked)
+        check.choice("fallback", fallback, FALLBACKS)
+        batch, dataset = self.request_batch(users, requests, unknown, fallback), self.dataset
+        ranked = self.ranked(batch, n, fallback=fallback, **options)
+        results.warn_about(ranked)
         if batch.unused is not None:
             warn_caller(batch.unused, UnusedHistoryWarning)
         table = results.table(batch.kind, batch.names, dataset.item_column, dataset.items, ranked)
@@ -245,8 +273,8 @@ class FittedState:
         length, dataset = check.integer("n", n, low=1), self.dataset
         lists = results.candidate_lists(dataset, candidates, len(batch.contexts), batch.argument)
         allowed = results.allowed_items(dataset, allow, deny)
-        popular = check.choice("fallback", fallback, FALLBACKS) == "popular"
-        codes, scores, _ = self.rank(
+        popular = check.choice("fallback", fallback, FALLBACKS) == POPULAR
+        codes, scores, by_popularity = self.rank(
             batch.contexts,
             length,
             exclude_seen=exclude_seen,
@@ -257,7 +285,13 @@ class FittedState:
         )
         filters = results.filter_names(exclude_seen, allow, deny, candidates)
         short = results.reason_if_short(codes, length, batch.names, batch.kind, filters, dataset.n_items)
-        return RankedLists(codes, scores, short)
+        fallen_back = self.reason_if_fallback(batch, by_popularity) if popular else None
+        return RankedLists(codes, scores, short, by_popularity, fallen_back)
+
+    def reason_if_fallback(self, batch: RequestBatch, by_popularity: np.ndarray) -> str | None:
+        """Which lists of a batch do not come from what the model knows of someone; None if all do."""
+        model = type(self.adapter.model).__name__
+        return results.reason_if_fallback(by_popularity, batch.new_users, batch.names, batch.kind, model)
 
     def _refuse(self, known: np.ndarray, batch: RequestBatch) -> None:
         """The error for contexts that the model knows nothing of."""
@@ -267,8 +301,8 @@ class FittedState:
         raise ValueError(
             f"{model} can say nothing about {int(np.sum(~known)):,} of {len(known):,}, such as {batch.kind} "
             f"{batch.names[r].as_py()!r}: it uses {fields}{also}, and training saw none of the values given. For people never "
-            f"seen, fit FM or MFSI with context=[Attributes(...)] (their attributes) or [History()] (the items they have seen); or "
-            f"use fallback='popular'."
+            f"seen, fit FM or MFSI with {setting('context', [Attributes], 'Recommender')} (their attributes) or {shown(History)} "
+            f"(the items they have seen); or use {setting('fallback', POPULAR)}."
         )
 
     # explanations
@@ -280,22 +314,34 @@ class FittedState:
                 "explain takes an item and either a user or a request: explain(user, item) or explain(item=..., request={...}), "
                 f"got user={user!r}, item={item!r}, request={request!r}."
             )
-        (code,) = KnownIds.of(self.dataset.items, [item], "items").codes
+        (code,) = GivenIds.known(self.dataset.items, [item], "items").codes
         batch = self.request_batch(None if user is None else [user], None if request is None else [request], unknown)
         if batch.unused is not None:
             warn_caller(batch.unused, UnusedHistoryWarning)
         return self.explained(batch.contexts, int(code))
 
-    def explained(self, contexts: ContextBatch, item: int) -> Explanation:
-        """The summands of the score of an item (its code) in a single context."""
+    def explained(self, contexts: ContextBatch, item: int, titles: Titles | None = None) -> Explanation:
+        """The summands of the score of an item (its code) in a single context; ``titles`` are those of the data by default."""
         scoring = self.scoring_request(contexts)
         scores, known = self.adapter.scores(scoring)
         if known is not None and not known[0]:
             summands = [Summand("popularity", "nothing else is known", float(self.popularity[item]))]
         else:
             summands = self.adapter.summands(self._explanation_request(contexts, scoring, item), scores)
-        user = int(contexts.user[0])
-        return Explanation(contexts.item_ids[item], contexts.user_ids[user] if user >= 0 else None, summands)
+        user, titles = int(contexts.user[0]), self.titles if titles is None else titles
+        (title,) = titles.of([item])
+        user_id, named = contexts.user_ids[user] if user >= 0 else None, titles.added_to(summands, self._names_an_item)
+        return Explanation(contexts.item_ids[item], user_id, named, title, titles.column is not None)
+
+    @cached_property
+    def titles(self) -> Titles:
+        """The titles of items."""
+        return Titles(self.dataset)
+
+    def _names_an_item(self, field: str) -> bool:
+        """Whether the value of a summand of this field is the id of an item."""
+        featurizer = self.contexts.fields.get(field)
+        return field in (ITEM, HISTORY) if featurizer is None else featurizer.ids == "items"
 
     def _explanation_request(self, contexts: ContextBatch, scoring: ScoringRequest, item: int) -> ExplanationRequest:
         def item_id(code: int) -> str:
@@ -367,9 +413,9 @@ class FittedState:
         """As :meth:`nearest`, from ids to a table."""
         dataset = self.dataset
         ids, column = (dataset.items, dataset.item_column) if what == ITEM else (dataset.users, dataset.user_column)
-        known = KnownIds.of(ids, given, f"{what}s")
+        known = GivenIds.known(ids, given, f"{what}s")
         ranked = self.nearest(what, known.codes, known.names, n, n_threads)
-        results.warn_if_short(ranked)
+        results.warn_about(ranked)
         return results.in_frame(results.table(column, known.names, "similar", ids, ranked), (known.frame, dataset.frame))
 
     # columns of no rows, which say what features there are

@@ -26,6 +26,7 @@ from everypair.recommend.featurizers import (
     PreviousFeaturizer,
 )
 from everypair.runtime import validation as check
+from everypair.runtime.wording import call, listed, named, shown
 
 
 class Recipe(ABC):
@@ -175,7 +176,7 @@ class Attributes(Recipe):
         argument, table = ("items", dataset.item_table) if side == "item" else ("users", dataset.user_table)
         if not self.names and not table.num_columns:
             raise ValueError(
-                f"there are no attributes of {argument}: give Dataset(..., {argument}=...), or name columns of the interactions."
+                f"there are no attributes of {argument}: give {call('Dataset', argument)}, or name columns of the interactions."
             )
         return self.names or table.column_names
 
@@ -199,7 +200,7 @@ def warn_if_order_is_doubtful(recipes: Iterable[Recipe], dataset: Dataset) -> No
     """Warn where recipes take rows for a user's events in time, but rows are sorted by an id."""
     ordered = by_row_order(recipes, dataset)
     if ordered:
-        warn_if_sorted(dataset.row_order, f"{', '.join(map(repr, ordered))} takes the rows before an event for earlier events")
+        warn_if_sorted(dataset.row_order, f"{listed(ordered)} takes the rows before an event for earlier events")
 
 
 def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:
@@ -214,5 +215,6 @@ def check_recipes(side: str, recipes: Any) -> Sequence[Recipe]:
         if not isinstance(recipe, Recipe):
             raise TypeError(f"{side} must be a list of recipes such as UserId() and Attributes('age'), got {recipe!r} in it.")
         if side not in recipe.sides:
-            raise ValueError(f"{recipe!r} describes the {recipe.sides[0]}, not the {side}.")
+            wrong = named(side, "Recommender")
+            raise ValueError(f"{shown(recipe)} describes the {recipe.sides[0]}, not the {side}: it cannot be in {wrong}.")
     return recipes

@@ -15,9 +15,12 @@ from everypair.data.tables import as_table
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.results import id_list
 from everypair.runtime.locks import CopyableLock
+from everypair.runtime.wording import call, setting
 
 UNKNOWN = ("ignore", "error")  # what to do with values that training never saw
 REQUEST = "request"
+POPULAR = "popular"
+FALLBACKS = ("error", POPULAR)  # what to do where the model knows nothing of someone
 
 
 class UnusedHistoryWarning(UserWarning):
@@ -37,7 +40,7 @@ class RequestBatch(NamedTuple):
     frame : str or None
         The data frame library they came in.
     unknown : mapping
-        By attribute, how many values of the requests training never saw.
+        By attribute, how many values of the requests training never saw; how many of the users the data do not have.
     unused : str or None
         What the requests have and the model does not use, if anything.
     """
@@ -54,10 +57,23 @@ class RequestBatch(NamedTuple):
         """The argument of ``recommend`` that they are given by."""
         return "requests" if self.kind == REQUEST else "users"
 
+    @property
+    def new_users(self) -> np.ndarray:
+        """Which of the users the data do not have; requests need not name one."""
+        return (self.contexts.user < 0) & (self.kind != REQUEST)
+
     @classmethod
-    def of_users(cls, dataset: Dataset, users: Any) -> RequestBatch:
-        known = KnownIds.of(dataset.users, users, "users")
-        return cls(ContextBatch.of_users(dataset, known.codes), dataset.user_column, known.names, known.frame)
+    def of_users(cls, dataset: Dataset, users: Any, fallback: str | None = None) -> RequestBatch:
+        """The users with these ids, which the data must have unless ``fallback`` is "popular"; None: the call has no fallback."""
+        instead = f", or use {setting('fallback', POPULAR)}" if fallback is not None else ""
+        advice = f"For someone new, describe them by a request{instead}."
+        given = GivenIds.of(dataset.users, users, "users")
+        if fallback != POPULAR:
+            given.require_known("users", advice)
+        new = int(np.sum(given.codes < 0))
+        unknown = {dataset.user_column: new} if new else {}
+        contexts = ContextBatch.of_users(dataset, given.codes)
+        return cls(contexts, dataset.user_column, given.names, given.frame, unknown)
 
     @classmethod
     def of_requests(cls, dataset: Dataset, requests: Any) -> RequestBatch:
@@ -66,16 +82,15 @@ class RequestBatch(NamedTuple):
         return cls(contexts, REQUEST, pa.array(np.arange(len(contexts))), frame)
 
 
-class KnownIds(NamedTuple):
-    """Ids of the data: as an array, as codes, and the data frame library they came in."""
+class GivenIds(NamedTuple):
+    """Ids as an array, as codes (-1 where the data do not have them), and the data frame library they came in."""
 
     names: pa.Array
     codes: np.ndarray
     frame: str | None
 
     @classmethod
-    def of(cls, ids: Ids, given: Any, argument: str) -> KnownIds:
-        """An error if any id is not in the data."""
+    def of(cls, ids: Ids, given: Any, argument: str) -> GivenIds:
         given = [given] if isinstance(given, str | int | np.integer) else id_list(argument, given)
         frame = frame_of(given)
         if not len(given):
@@ -83,15 +98,23 @@ class KnownIds(NamedTuple):
         same_type = isinstance(given, pa.Array | pa.ChunkedArray)
         if any(isinstance(entry, Mapping) for entry in (given[:1] if same_type else given)):
             raise TypeError(f"{argument} must be ids; mappings of attributes and histories go to recommend(requests=[...]).")
-        names, codes = as_ids(given, argument).combine_chunks(), ids.codes(given, argument)
+        return cls(as_ids(given, argument).combine_chunks(), ids.codes(given, argument), frame)
+
+    @classmethod
+    def known(cls, ids: Ids, given: Any, argument: str) -> GivenIds:
+        """An error if the data do not have any of them."""
+        return cls.of(ids, given, argument).require_known(argument)
+
+    def require_known(self, argument: str, advice: str = "") -> GivenIds:
+        """An error, which ends with ``advice``, if the data do not have any of them."""
+        codes = self.codes
         if (codes < 0).any():
-            unknown = names[int(np.argmin(codes))].as_py()
-            advice = " For someone new, describe them by a request: requests=[{'history': [...]}]." if argument == "users" else ""
+            unknown = self.names[int(np.argmin(codes))].as_py()
             raise ValueError(
                 f"{argument} must be in the data, but {int(np.sum(codes < 0)):,} of {len(codes):,} are not, such as {unknown!r}."
-                f"{advice}"
+                f"{' ' * bool(advice)}{advice}"
             )
-        return cls(names, codes, frame)
+        return self
 
 
 def _rows(frame: Any, dataset: Dataset) -> list[dict[str, Any]]:
@@ -130,5 +153,5 @@ def refuse_unknown(counts: Mapping[str, int], by_row: Mapping[str, np.ndarray], 
         example = f", such as {values[int(index[r])].as_py()!r} in request {r}"
     raise ValueError(
         f"requests name {count} of {name!r} that training never saw{example}. Correct them, or leave them out with "
-        f"Recommender(unknown='ignore')."
+        f"{call('Recommender', 'unknown', 'ignore')}."
     )

@@ -12,10 +12,15 @@ from everypair.data import Dataset, Ids
 from everypair.data.frames import as_frame
 from everypair.ranking.rank import Lists
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import named
 
 
 class FewerItemsWarning(UserWarning):
     """Some lists have fewer items than n; the message has the reason."""
+
+
+class FallbackWarning(UserWarning):
+    """Some lists are the most popular items, for want of anything the model knows; the message has how many."""
 
 
 class RankedLists(NamedTuple):
@@ -27,16 +32,22 @@ class RankedLists(NamedTuple):
         Best first; filled up with -1 where fewer than n are left.
     short : str or None
         Why lists are shorter than n, if any is.
+    by_popularity : array of booleans, or None
+        The lists that are the most popular items, because the model knows nothing that they could depend on.
+    fallback : str or None
+        How many lists those are, and which, if a fallback was asked for.
     """
 
     codes: np.ndarray
     scores: np.ndarray
     short: str | None = None
+    by_popularity: np.ndarray | None = None
+    fallback: str | None = None
 
 
 def table(first: str, names: pa.Array, second: str, ids: Ids, ranked: RankedLists) -> pa.Table:
     """A row for each entry of each list: the name of the list, the id listed, its score and its rank from 1."""
-    codes, scores, _ = ranked
+    codes, scores = ranked.codes, ranked.scores
     there = codes >= 0
     rows, length = codes.shape
     row, rank = np.repeat(np.arange(rows), length), np.tile(np.arange(1, length + 1, dtype=np.int32), rows)
@@ -60,7 +71,7 @@ def reason_if_short(codes: np.ndarray, n: int, names: pa.Array, what: str, filte
     if not len(short):
         return None
     shortest = int(short[np.argmin(lengths[short])])
-    count = f"{len(short):,} of {len(codes):,} lists have fewer than n={n} items"
+    count = f"{len(short):,} of {len(codes):,} lists have fewer than {n} items"
     return reason(f"{count}, such as that of {what} {names[shortest].as_py()!r}, which has {lengths[shortest]}", filters, n_items)
 
 
@@ -69,19 +80,34 @@ def reason(what: str, filters: Sequence[str], n_items: int) -> str:
     return f"{what}: there are {n_items:,} in all{left_out}."
 
 
-def warn_if_short(ranked: RankedLists) -> None:
-    """Warn the caller if lists are shorter than n."""
+def reason_if_fallback(by_popularity: np.ndarray, unknown: np.ndarray, names: pa.Array, what: str, model: str) -> str | None:
+    """Which lists are the most popular items, and which others are of users that the data do not have; None if none is."""
+    reasons = []
+    for which, words, why in (
+        (by_popularity, f"have the most popular items, such as that of {what}", f"{model} knows nothing else of them"),
+        (unknown & ~by_popularity, "are of users that the data do not have, such as", f"{model} ranks as for anyone unknown"),
+    ):
+        if which.any():
+            example = names[int(np.argmax(which))].as_py()
+            reasons.append(f"{int(which.sum()):,} of {len(which):,} lists {words} {example!r}: {why}.")
+    return " ".join(reasons) or None
+
+
+def warn_about(ranked: RankedLists) -> None:
+    """Warn the caller if lists are shorter than n, or are those of a fallback."""
     if ranked.short is not None:
         warn_caller(ranked.short, FewerItemsWarning)
+    if ranked.fallback is not None:
+        warn_caller(ranked.fallback, FallbackWarning)
 
 
 def filter_names(exclude_seen: bool, allow: Any, deny: Any, candidates: Any) -> list[str]:
     """The filters in use, as messages name them."""
     used = {
-        "exclude_seen (the history)": exclude_seen,
-        "allow": allow is not None,
-        "deny": deny is not None,
-        "candidates": candidates is not None,
+        "the history": exclude_seen,
+        named("allow"): allow is not None,
+        named("deny"): deny is not None,
+        named("candidates"): candidates is not None,
     }
     return [name for name, in_use in used.items() if in_use]
 

@@ -15,6 +15,7 @@ from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import Recipe, warn_if_order_is_doubtful
 from everypair.recommend.training_set import TrainingSet, contexts_are_users
+from everypair.runtime.wording import named
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Training:
         adapter = self.state.adapter
         if "checkpoint" in options and not adapter.trained_by_epochs:
             name = type(adapter.model).__name__
-            raise TypeError(f"{name} is not trained by epochs, and so it has no checkpoints. Leave out checkpoint.")
+            raise TypeError(f"{name} is not trained by epochs, and so it has no checkpoints. Leave out {named('checkpoint')}.")
         adapter.fit(self.feedback, self.columns, self.state.item_columns, **options)
 
     @property

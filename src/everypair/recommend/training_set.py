@@ -13,6 +13,7 @@ from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.recommend.recipes import Recipe
 from everypair.runtime import validation as check
+from everypair.runtime.wording import listed, setting
 
 UNITS = ("auto", "user", "event")  # what a context is
 
@@ -58,5 +59,6 @@ def contexts_are_users(recipes: Sequence[Recipe], unit: str, dataset: Dataset) -
     """Whether a context is a user, and not an event."""
     changing = [recipe for recipe in recipes if recipe.changes(dataset)]
     if check.choice("unit", unit, UNITS) == "user" and changing:
-        raise ValueError(f"unit='user' takes recipes that stay the same from event to event, got {changing}. Use unit='event'.")
+        by_user, by_event = (setting("unit", value, "Recommender") for value in ("user", "event"))
+        raise ValueError(f"{by_user} takes recipes that stay the same from event to event, got {listed(changing)}. Use {by_event}.")
     return not changing and unit != "event"

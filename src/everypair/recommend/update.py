@@ -23,9 +23,10 @@ from everypair.recommend.fitted import FittedState
 from everypair.recommend.fold_in import ObservedRows, SideLoss, fold_in
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.level_parameters import restricted_tower, write_back
-from everypair.recommend.recipes import ItemId, UserId, warn_if_order_is_doubtful
+from everypair.recommend.recipes import Attributes, ItemId, UserId, warn_if_order_is_doubtful
 from everypair.recommend.training_set import TrainingSet
 from everypair.runtime.parallel import SERIAL
+from everypair.runtime.wording import in_python, setting
 
 USER = "user"  # the field of UserId
 
@@ -43,9 +44,10 @@ def with_items(state: FittedState, items: Any) -> FittedState:
     _check_trained(state)
     recipes = state.recipes["item"]
     if not any(recipe.describes_new_items for recipe in recipes):
+        own, other = (setting("item", each, "Recommender") for each in (list(recipes), [ItemId, Attributes]))
         raise ValueError(
-            f"{type(state.adapter.model).__name__} with item={list(recipes)} knows items by their events, and new ones have none. "
-            f"Fit FM or MFSI with item=[ItemId(), Attributes(...)], or give their events to update(...)."
+            f"{type(state.adapter.model).__name__} with {own} knows items by their events, and new ones have none. Fit FM or MFSI "
+            f"with {other}, or give their events{in_python(' to update(...)')}."
         )
     return _extend(state, state.dataset.extended(items=items))
 
@@ -77,7 +79,7 @@ def _update(state: FittedState, dataset: Dataset, changed: Changed) -> FittedSta
     if state.adapter.refits_on_update:
         return _refitted(state, dataset)
     if state.vectors.towers["context"].capabilities.all_combinations:
-        raise ValueError("with combinations='all' a new event changes the loss of all others. Fit it again.")
+        raise ValueError(f"with {setting('combinations', 'all')} a new event changes the loss of all others. Fit it again.")
     known = state.dataset.users.codes(dataset.users.take(changed.users))
     removed, fewer = _gram_of(state, known[known >= 0])
     gram, n_contexts = state.vectors.context_gram - removed, state.vectors.n_contexts - fewer

@@ -9,37 +9,39 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from everypair.runtime.wording import named
+
 
 def number(name: str, value: Any, *, low: float, high: float = math.inf, open_low: bool = False) -> float:
     """``value`` as a finite float in ``[low, high]`` (``(low, high]`` if ``open_low``)."""
     limits = "" if low == -math.inf else f" {'greater than' if open_low else 'at least'} {low:g}"
     limits += f" and at most {high:g}" if high < math.inf else ""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a number{limits}, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"{named(name)} must be a number{limits}, got {value!r} of type {type(value).__name__}.")
     try:
         value = float(value)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value) or value > high or value < low or (open_low and value == low):
-        raise ValueError(f"{name} must be a finite number{limits}, got {value!r}.")
+        raise ValueError(f"{named(name)} must be a finite number{limits}, got {value!r}.")
     return value
 
 
 def integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     """``value`` as an int of at least ``low``, and at most ``high`` if given."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer of at least {low}, got {value!r} of type {type(value).__name__}.")
+        raise TypeError(f"{named(name)} must be an integer of at least {low}, got {value!r} of type {type(value).__name__}.")
     if value < low:
-        raise ValueError(f"{name} must be at least {low}, got {value}.")
+        raise ValueError(f"{named(name)} must be at least {low}, got {value}.")
     if high is not None and int(value) > high:
-        raise ValueError(f"{name} must be at most {high:,}, got {int(value):,}.")
+        raise ValueError(f"{named(name)} must be at most {high:,}, got {int(value):,}.")
     return int(value)
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> str:
     """``value`` if it is one of ``options``."""
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}, got {value!r}.")
+        raise ValueError(f"{named(name)} must be one of {', '.join(map(repr, options))}, got {value!r}.")
     return value
 
 

@@ -161,10 +161,10 @@ class _Routes:
 
     def _add_model_routes(self) -> None:
         requests, quick, heavy = schemas.request_schemas(self._settings.limits), self._quick, self._heavy
-        lists, batches = schemas.ListResponse, schemas.BatchResponse
-        self._add_post("/recommend", requests.recommend, lists, ServiceEngine.recommend, self._compute_batched)
+        lists, batches, ranked = schemas.ListResponse, schemas.BatchResponse, schemas.RecommendBatchResponse
+        self._add_post("/recommend", requests.recommend, schemas.RecommendResponse, ServiceEngine.recommend, self._compute_batched)
         for path, body, response, method, executor in (
-            ("/recommend/batch", requests.recommend_batch, batches, ServiceEngine.recommend_batch, heavy),
+            ("/recommend/batch", requests.recommend_batch, ranked, ServiceEngine.recommend_batch, heavy),
             ("/similar", requests.similar, lists, ServiceEngine.similar, quick),
             ("/similar/batch", requests.similar_batch, batches, ServiceEngine.similar_batch, heavy),
             ("/explain", requests.explain, schemas.ExplainResponse, ServiceEngine.explain, quick),

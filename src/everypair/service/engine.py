@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from everypair.data import Ids
 from everypair.recommend import archive
-from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import ITEM
-from everypair.recommend.requests import RequestBatch
+from everypair.recommend.requests import POPULAR, RequestBatch
 from everypair.recommend.results import RankedLists
 from everypair.recommender import Recommender
 from everypair.runtime.cached import cached_property
 from everypair.runtime.locks import CopyableLock
 from everypair.service.errors import RequestError, field_errors
 from everypair.service.item_map import ItemMap
-from everypair.service.item_search import ItemSearch, item_code, json_value
+from everypair.service.item_search import ItemSearch, json_value
 from everypair.service.model_card import model_card
 from everypair.service.telemetry import log
 
@@ -76,19 +76,26 @@ class ServiceEngine:
 
     def recommend(self, user: Any = None, request: Any = None, details: bool = False, **options: Any) -> dict[str, Any]:
         """The best items for a user or request."""
-        batch, field = self._single_batch(user, request)
+        batch, field = self._single_batch(user, request, options.get("fallback"))
         candidates = options.pop("candidates", None)
         ranked = self._ranked(batch, field, None if candidates is None else [candidates], options)
-        return self._response({"items": self._lists(ranked, details)[0]}, ranked, batch)
+        (popular,) = self._popular(batch, ranked)
+        return self._response({"items": self._lists(ranked, details)[0], "by_popularity": popular}, ranked, batch)
 
     def recommend_batch(
         self, users: Any = None, requests: Any = None, details: bool = False, candidates: Any = None, **options: Any
     ) -> dict[str, Any]:
         """The best items for each of several users or requests."""
         field = "requests" if users is None else "users"
-        batch = self._batch(users, requests, field)
+        batch = self._batch(users, requests, field, options.get("fallback"))
         ranked = self._ranked(batch, field, candidates, options)
-        return self._response({"lists": self._lists(ranked, details)}, ranked, batch)
+        lists = {"lists": self._lists(ranked, details), "by_popularity": self._popular(batch, ranked)}
+        return self._response(lists, ranked, batch)
+
+    def _popular(self, batch: RequestBatch, ranked: RankedLists) -> list[bool]:
+        """Whether each list has nothing of whom it is for."""
+        assert ranked.by_popularity is not None
+        return (ranked.by_popularity | batch.new_users).tolist()
 
     def recommend_together(self, bodies: list[dict[str, Any]]) -> list[dict[str, Any] | Exception]:
         """The results (or errors) of :meth:`recommend` for several bodies, computed in one batch where that gives the same.
@@ -105,7 +112,11 @@ class ServiceEngine:
                 pass
             else:
                 if response["note"] is None and not response["unknown"]:
-                    return [{"model": self.version, "items": items, "note": None, "unknown": {}} for items in response["lists"]]
+                    lists = zip(response["lists"], response["by_popularity"], strict=True)
+                    return [
+                        {"model": self.version, "items": items, "by_popularity": popular, "note": None, "unknown": {}}
+                        for items, popular in lists
+                    ]
         return [self._recommend_or_error(body) for body in bodies]
 
     def _recommend_or_error(self, body: dict[str, Any]) -> dict[str, Any] | Exception:
@@ -114,13 +125,13 @@ class ServiceEngine:
         except Exception as error:
             return error
 
-    def _single_batch(self, user: Any, request: Any) -> tuple[RequestBatch, str]:
+    def _single_batch(self, user: Any, request: Any, fallback: str | None = None) -> tuple[RequestBatch, str]:
         """The user or request of a body, and the name of its field."""
         if user is None:
             return self._batch(None, [request], "request"), "request"
-        return self._batch([user], None, "user"), "user"
+        return self._batch([user], None, "user", fallback), "user"
 
-    def _batch(self, users: list[Any] | None, requests: list[Any] | None, field: str) -> RequestBatch:
+    def _batch(self, users: list[Any] | None, requests: list[Any] | None, field: str, fallback: str | None = None) -> RequestBatch:
         """The users or requests in a field of a body."""
         if users is None:
             for j, request in enumerate(requests or ()):
@@ -129,6 +140,10 @@ class ServiceEngine:
                     _check_kind(self._dataset.users, [user], f"{path}.{self._dataset.user_column}")
             with field_errors(field):
                 return self._state.request_batch(None, requests, self.recommender.unknown)
+        if fallback == POPULAR and self.recommender.unknown == "ignore":
+            _check_kind(self._dataset.users, users, field)
+            with field_errors(field):
+                return self._state.request_batch(users, fallback=fallback)
         codes = self._known(self._dataset.users, users, field)
         return RequestBatch(ContextBatch.of_users(self._dataset, codes), self._dataset.user_column, pa.array(users))
 
@@ -189,20 +204,14 @@ class ServiceEngine:
         """The contributions of features to the score of an item."""
         (code,) = self._known(self._dataset.items, [item], "item")
         batch, _ = self._single_batch(user, request)
-        explanation = self._state.explained(batch.contexts, int(code))
+        explanation = self._state.explained(batch.contexts, int(code), self.item_search.titles)
         return {
             "model": self.version,
             "item": explanation.item,
+            "title": explanation.title,
             "score": explanation.score,
-            "contributions": [{**row, "title": self._title_of(row)} for row in explanation.table.to_pylist()],
+            "contributions": explanation.contributions,
         }
-
-    def _title_of(self, contribution: dict[str, Any]) -> str | None:
-        """The title of the item that a contribution comes from; None for other features."""
-        field = self._state.contexts.fields.get(contribution["field"])
-        is_item = contribution["field"] in ("item", HISTORY) if field is None else field.ids == "items"
-        code = item_code(self._dataset.items, contribution["value"]) if is_item else None
-        return None if code is None else self.item_search.title(code)
 
     def items(self, query: str, limit: int) -> dict[str, Any]:
         """Items by id or title; the most popular for an empty query."""

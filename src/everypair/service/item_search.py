@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everypair.data import Dataset, Ids
-from everypair.data.arrow import decoded, is_text, pc
+from everypair.data import Dataset
+from everypair.data.arrow import decoded, pc
+from everypair.recommend.titles import Titles
 from everypair.runtime.cached import cached_property
 
-TITLE_COLUMNS = ("title", "name")  # in this order, if no column is chosen
 EXACT, PREFIX, WORD_PREFIX, SUBSTRING = 4, 3, 2, 1  # quality of a match
 
 
@@ -25,26 +25,16 @@ class ItemSearch:
     events : array
         The number of events of each item: of equal matches the most popular comes first.
     title : str, optional
-        The column of the items' table with titles. By default "title" or "name", in any case, if there is one.
+        The column of the items' table with titles, see :class:`~everypair.recommend.titles.Titles`.
     """
 
     def __init__(self, dataset: Dataset, events: np.ndarray, title: str | None = None) -> None:
-        self._dataset, self._events = dataset, events
-        columns = dataset.item_table.column_names
-        if title is not None and title not in columns:
-            raise ValueError(f"items have no column {title!r}; they have {', '.join(map(repr, columns)) or 'none'}.")
-        readable = [column for column in columns if _is_readable(dataset.item_table.schema.field(column).type)]
-        if title is not None and title not in readable:
-            raise ValueError(f"titles must be strings or numbers, and the column {title!r} has other values.")
-        matches = [column for name in TITLE_COLUMNS for column in readable if column.lower() == name]
-        self.title_column = title or next(iter(matches), None)
-        self.attributes = [column for column in columns if column != self.title_column]
+        self._dataset, self._events, self.titles = dataset, events, Titles(dataset, title)
+        self.attributes = [column for column in dataset.item_table.column_names if column != self.title_column]
 
-    def title(self, code: int) -> str | None:
-        """The title of an item; None if it has none."""
-        if self.title_column is None:
-            return None
-        return _title(self._dataset.item_table[self.title_column][int(code)].as_py())
+    @property
+    def title_column(self) -> str | None:
+        return self.titles.column
 
     def details(self, codes: np.ndarray) -> list[dict[str, Any]]:
         """Titles and attributes of items, as JSON values."""
@@ -52,7 +42,7 @@ class ItemSearch:
         if not table.num_columns:
             return [{"title": None, "attributes": {}} for _ in codes]
         rows = table.take(pa.array(codes)).to_pylist()
-        titles = [None if self.title_column is None else _title(row[self.title_column]) for row in rows]
+        titles = self.titles.of(codes)
         attributes = [{name: json_value(row[name]) for name in self.attributes} for row in rows]
         return [{"title": title, "attributes": values} for title, values in zip(titles, attributes, strict=True)]
 
@@ -94,15 +84,6 @@ class ItemSearch:
         return np.argsort(-self._events, kind="stable")
 
 
-def _is_readable(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return is_text(kind) or pa.types.is_primitive(kind)
-
-
-def _title(value: Any) -> str | None:
-    return str(value) if value is not None and str(value).strip() else None
-
-
 def json_value(value: Any) -> Any:
     """A value of a table as JSON: null for NaN, strings for values that JSON does not have."""
     if isinstance(value, dict):
@@ -112,14 +93,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
-
-
-def item_code(items: Ids, text: str) -> int | None:
-    """The code of an item by its id as a string; None if there is no such item."""
-    if items.kind == "integers" and not text.removeprefix("-").isdecimal():
-        return None
-    (code,) = items.codes([int(text) if items.kind == "integers" else text])
-    return int(code) if code >= 0 else None
 
 
 def _lower(values: pa.Array | pa.ChunkedArray) -> pa.Array:

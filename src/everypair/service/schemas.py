@@ -149,7 +149,10 @@ def request_schemas(limits: Limits) -> RequestSchemas:
         "deny": (Ids, Field(None, description="Do not recommend these items.")),
         "fallback": (
             Literal["error", "popular"],
-            Field("error", description="What to do if the model cannot score for this user or request."),
+            Field(
+                "error",
+                description="What to do if the model knows nothing of this user or request, or the user is not in the data.",
+            ),
         ),
     }
     candidates = Field(None, description="Recommend only these items; in a batch, a list of items for each user or request.")
@@ -257,6 +260,16 @@ class BatchResponse(VersionedResponse):
     unknown: dict[str, int] = {}
 
 
+class RecommendResponse(ListResponse):
+    by_popularity: bool = Field(
+        description="Whether the list depends on nothing of whom it is for: the model knows nothing of them, or the data do not."
+    )
+
+
+class RecommendBatchResponse(BatchResponse):
+    by_popularity: list[bool] = Field(description="As of a single list, for each.")
+
+
 class ScoreContribution(BaseModel):
     """What one feature adds to a score."""
 
@@ -268,6 +281,7 @@ class ScoreContribution(BaseModel):
 
 class ExplainResponse(VersionedResponse):
     item: str | int
+    title: str | None = None
     score: float = Field(description="The sum of all contributions.")
     contributions: list[ScoreContribution] = Field(
         description="The largest first; those common to all items, and those of the item itself, last."

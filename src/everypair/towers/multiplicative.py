@@ -25,6 +25,7 @@ from everypair.engine.view import View
 from everypair.runtime import validation as check
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
+from everypair.runtime.wording import setting
 from everypair.towers.embedding import Embedding
 from everypair.towers.lookup import Lookup
 
@@ -60,7 +61,8 @@ class Modes(Tower):
         if isinstance(tower, Lookup):
             return tower
         raise ValueError(
-            f"with combinations='all', every tower of the {type(self).__name__} must be a Lookup or an Embedding of a column, got "
+            f"with {setting('combinations', 'all')}, every tower of the {type(self).__name__} must be a Lookup or an Embedding of "
+            f"a column, got "
             f"{tower!r}."
         )
 
@@ -137,25 +139,26 @@ def table_of(tower: Tower, rows: Rows, workers: Workers) -> tuple[np.ndarray, np
 
 
 def _check_complete(binding: BindContext, columns: list[str]) -> None:
+    every = setting("combinations", "all")
     if not (binding.whole and binding.side == "context"):
         raise ValueError(
-            "combinations='all' is only for the whole context side: this tower cannot be part of another tower, or describe items."
+            f"{every} is only for the whole context side: this tower cannot be part of another tower, or describe items."
         )
     twice = sorted({column for column in columns if columns.count(column) > 1})
     if twice:
-        raise ValueError(f"with combinations='all', towers must be of different columns, got {twice[0]!r} twice.")
+        raise ValueError(f"with {every}, towers must be of different columns, got {twice[0]!r} twice.")
     if binding.weighted:
         raise ValueError(
-            "combinations='all' cannot be used with context weights (context_weight, or merged contexts): contexts that are not "
-            "listed would have none. Use combinations='observed', or feedback without context weights."
+            f"{every} cannot be used with context weights (context_weight, or merged contexts): contexts that are not "
+            f"listed would have none. Use {setting('combinations', 'observed')}, or feedback without context weights."
         )
     contexts = np.stack([binding.rows.levels(column).codes for column in columns], axis=1)
-    check.refuse("with combinations='all', a level", contexts < 0, contexts, "not be missing")
+    check.refuse(f"with {every}, a level", contexts < 0, contexts, "not be missing")
     rows, counts = np.unique(contexts, axis=0, return_counts=True)
     if len(rows) < len(contexts):
         which = int(np.argmax(counts > 1))
         places = np.flatnonzero((contexts == rows[which]).all(axis=1))[:2].tolist()
         raise ValueError(
-            f"combinations='all' needs each combination listed at most once; {tuple(rows[which].tolist())} is at rows {places[0]} "
+            f"{every} needs each combination listed at most once; {tuple(rows[which].tolist())} is at rows {places[0]} "
             f"and {places[1]} of contexts. Move their feedback to one row."
         )

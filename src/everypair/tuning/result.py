@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from everypair.recommender import Recommender
 from everypair.runtime import svg as pictures
+from everypair.runtime.wording import named
 from everypair.tuning.search import Trial
 from everypair.tuning.spaces import Space
 from everypair.tuning.studies import optuna
@@ -95,7 +96,7 @@ def _raise_without_result(finished: int, stop_reason: str) -> None:
     if stop_reason == "interrupt":
         raise KeyboardInterrupt
     if stop_reason == "timeout":
-        raise TimeoutError("no trial was finished within timeout: give more time, or fewer epochs.")
+        raise TimeoutError(f"no trial was finished within {named('timeout')}: give more time, or fewer epochs.")
     raise ValueError(
         f"none of {finished} trials could be evaluated: the objective was not finite. Use dtype 'float64', or another space."
     )

@@ -16,6 +16,7 @@ from everypair.models.mixins import DataDefaults
 from everypair.models.tensor import Tensor
 from everypair.models.tower_model import TowerModel, auto_weight
 from everypair.recommender import Recommender
+from everypair.runtime.wording import named, setting
 from everypair.tuning.search import SHRINKAGE, arguments
 
 UNOBSERVED, L2, EXPONENT, FACTORS = "unobserved_weight", "regularization", "regularization_exponent", "factors"
@@ -129,11 +130,11 @@ class Space:
         known = inspect.signature(type(model)).parameters
         for name in given:
             if name in NOT_SEARCHED:
-                raise ValueError(f"space must not have {name!r}: {NOT_SEARCHED[name]}.")
+                raise ValueError(f"{named('space')} must not have {name!r}: {NOT_SEARCHED[name]}.")
             if name not in known and name != SHRINKAGE:
                 raise ValueError(
-                    f"space has {name!r}, which is no argument of {type(model).__name__}: it has {', '.join(known)}; {SHRINKAGE!r} "
-                    f"is {L2!r} in units of observed pairs."
+                    f"{named('space')} has {name!r}, which is no argument of {type(model).__name__}: it has {', '.join(known)}; "
+                    f"{SHRINKAGE!r} is {L2!r} in units of observed pairs."
                 )
         self._fixed: dict[str, Any] = {}
         if SHRINKAGE in given:
@@ -172,11 +173,14 @@ class Space:
 def _exponent(given: Mapping[str, Any], model: TowerModel) -> dict[str, Any]:
     """The argument that shrinkage requires: L2 that grows with the weight of a row."""
     if L2 in given:
-        raise ValueError(f"space has both {SHRINKAGE!r} and {L2!r}, which are the same setting in other units: give one.")
+        raise ValueError(
+            f"{named('space')} has both {SHRINKAGE!r} and {L2!r}, which are the same setting in other units: give one."
+        )
     if EXPONENT in given or model.regularization_exponent not in (0, 1):
         was = given.get(EXPONENT, model.regularization_exponent)
         raise ValueError(
-            f"{SHRINKAGE!r} in space requires L2 that grows with the weight of a row ({EXPONENT}=1), got {EXPONENT}={was!r}. "
+            f"{SHRINKAGE!r} in {named('space')} requires L2 that grows with the weight of a row ({setting(EXPONENT, 1)}), got "
+            f"{setting(EXPONENT, was)}. "
             f"Search {L2!r} instead."
         )
     return {EXPONENT: 1.0} if model.regularization_exponent == 0 else {}
@@ -187,13 +191,13 @@ def _dimension(name: str, entry: Any, known: Mapping[str, Any]) -> Range | Choic
         return Choices(tuple(entry))
     if not isinstance(entry, tuple) or len(entry) != 2 or not all(_positive(bound) for bound in entry) or entry[0] > entry[1]:
         raise ValueError(
-            f"space[{name!r}] must be a tuple (low, high) with 0 < low <= high, searched on a logarithmic scale, or a list of "
-            f"choices, got {entry!r}."
+            f"{named(f'space[{name!r}]')} must be a tuple (low, high) with 0 < low <= high, searched on a logarithmic scale, "
+            f"or a list of choices, got {entry!r}."
         )
     default = known[name].default if name in known else 0.0
     whole = isinstance(default, int) and not isinstance(default, bool)
     if whole and not all(isinstance(bound, numbers.Integral) for bound in entry):
-        raise ValueError(f"space[{name!r}] must be two integers, as {name} is one, got {entry!r}.")
+        raise ValueError(f"{named(f'space[{name!r}]')} must be two integers, as {name} is one, got {entry!r}.")
     low, high = ((int if whole else float)(bound) for bound in entry)
     return Range(low, high, whole)
 

@@ -17,6 +17,7 @@ from everypair.data import Dataset
 from everypair.evaluation import Queries
 from everypair.runtime.locks import locked_file
 from everypair.runtime.stored_names import protocol_name
+from everypair.runtime.wording import named
 
 NAME = "everypair"
 OPTUNA_TABLES = {"studies", "trials", "version_info"}
@@ -102,7 +103,9 @@ def opened(
 def locked(path: Path) -> Iterator[None]:
     """Exclude other processes. The lock is on the file itself and ends with the process, even if it is killed."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"study must be a file in an existing folder, got {str(path)!r}. Create the folder first.")
+        raise FileNotFoundError(
+            f"{named('study')} must be a file in an existing folder, got {str(path)!r}. Create the folder first."
+        )
     new = not path.exists()
     with path.open("ab" if new else "rb") as file, ExitStack() as stack:
         try:

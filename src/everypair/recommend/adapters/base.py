@@ -16,8 +16,9 @@ from everypair.ranking.rank import Lists, Scores
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
 from everypair.recommend.fold_in import WeightedHistory
-from everypair.recommend.recipes import ItemId, Recipe
+from everypair.recommend.recipes import ItemId, Previous, Recipe
 from everypair.recommend.stored_arrays import Stored
+from everypair.runtime.wording import setting, shown
 
 Columns = Mapping[str, Any]
 
@@ -95,9 +96,8 @@ class Adapter(ABC):
     def check(self, context: Sequence[Recipe], item: Sequence[Recipe]) -> None:
         """Refuse recipes that the model cannot use, and adapt to the others; called before :meth:`fit` and :meth:`restore`."""
         if not self.takes_item_features and any(not isinstance(recipe, ItemId) for recipe in item):
-            raise ValueError(
-                f"{type(self.model).__name__} knows items by id alone: item=[ItemId()]; use FM or MFSI for attributes."
-            )
+            by_id = setting("item", [ItemId], "Recommender")
+            raise ValueError(f"{type(self.model).__name__} knows items by id alone: {by_id}; use FM or MFSI for attributes.")
 
     @property
     @abstractmethod
@@ -175,7 +175,7 @@ def single_level_column(columns: Columns, model: Any) -> Levels:
     """The only column, if it is the only one and holds levels."""
     if len(columns) != 1:
         raise ValueError(
-            f"{type(model).__name__} takes one recipe with a single level per context, such as [Previous()], got the fields "
+            f"{type(model).__name__} takes one recipe with a single level per context, such as {shown(Previous)}, got the fields "
             f"{', '.join(columns)}. Use FM or MFSI for several."
         )
     return level_columns(columns, model)[0]

@@ -13,8 +13,9 @@ from everypair.ranking.rank import DenseScores, Scores
 from everypair.recommend.adapters.base import Adapter, Columns, ExplanationRequest, ScoringRequest, single_level_column
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
-from everypair.recommend.recipes import UserId
+from everypair.recommend.recipes import Previous, UserId
 from everypair.recommend.stored_arrays import Stored, check_bounds, check_contexts, check_floats, check_index
+from everypair.runtime.wording import setting
 
 
 class CountAdapter(Adapter):
@@ -39,7 +40,8 @@ class CoViewAdapter(CountAdapter):
     def check(self, context: Any, item: Any) -> None:
         super().check(context, item)
         if list(context) == [UserId()]:
-            raise ValueError("CoView takes context=[Previous()], or an attribute: say so, since the default is the user's id.")
+            taken = setting("context", [Previous], "Recommender")
+            raise ValueError(f"CoView takes {taken}, or an attribute: say so, since the default is the user's id.")
 
     def fit(self, feedback: Feedback, contexts: Columns, items: ItemColumns, **options: Any) -> None:
         self.model.fit(feedback, contexts=self._levels(contexts))

@@ -21,16 +21,20 @@ STYLE = "body { margin: 0; background: #fff; } main { max-width: 60rem; margin: 
 
 
 class Summand(NamedTuple):
-    """A summand of a score: the field it comes from, the field's value, and the amount; ``last``: listed after all features."""
+    """A summand of a score: the field it comes from, the field's value, and the amount; ``last``: listed after all features.
+
+    ``title`` is that of the item, if the value is one.
+    """
 
     field: str
     value: str
     amount: float
     last: bool = False
+    title: str | None = None
 
     @property
     def label(self) -> str:
-        return f"{self.field}: {self.value}" if self.value else self.field
+        return f"{self.field}: {_with_title(self.value, self.title)}" if self.value else self.field
 
 
 class Explanation:
@@ -43,6 +47,10 @@ class Explanation:
         None for a request without a known user.
     summands : iterable of Summand
         They add up to the score; those with the same field and value become one.
+    title : str, optional
+        Of the item.
+    has_titles : bool
+        Whether the data have titles of items.
 
     Attributes
     ----------
@@ -50,7 +58,7 @@ class Explanation:
         The sum of all contributions: the score by which the item is ranked, but for rounding.
     table : Arrow table
         ``field``, ``value`` and ``contribution``, the largest in absolute value first; contributions that are the same for every
-        item, or for every context, come last.
+        item, or for every context, come last. If the data have titles of items, ``title`` stands after ``value``.
 
     Examples
     --------
@@ -66,23 +74,28 @@ class Explanation:
     score                  0.700
     """
 
-    def __init__(self, item: Any, user: Any, summands: Iterable[Summand]) -> None:
+    def __init__(
+        self, item: Any, user: Any, summands: Iterable[Summand], title: str | None = None, has_titles: bool = False
+    ) -> None:
         amounts: dict[Summand, list[float]] = {}
         for summand in summands:
             amounts.setdefault(summand._replace(amount=0.0), []).append(summand.amount)
         merged = [summand._replace(amount=math.fsum(found)) for summand, found in amounts.items()]
-        self.item, self.user = item, user
+        self.item, self.user, self.title, self._has_titles = item, user, title, has_titles
         self._summands = sorted(merged, key=lambda summand: (summand.last, 0.0 if summand.last else -abs(summand.amount)))
         self.score = math.fsum(summand.amount for summand in self._summands)
 
     @property
     def table(self) -> pa.Table:
-        columns = {
-            "field": pa.array([summand.field for summand in self._summands], pa.string()),
-            "value": pa.array([summand.value for summand in self._summands], pa.string()),
-            "contribution": pa.array([summand.amount for summand in self._summands], pa.float64()),
-        }
-        return pa.table(columns)
+        kinds = {"field": pa.string(), "value": pa.string(), "title": pa.string(), "contribution": pa.float64()}
+        found = pa.Table.from_pylist(self.contributions, pa.schema(list(kinds.items())))
+        return found if self._has_titles else found.drop_columns(["title"])
+
+    @property
+    def contributions(self) -> list[dict[str, Any]]:
+        """The rows of the table, with a title each: None where the value is no item, or the item has none."""
+        names = ("field", "value", "title", "contribution")
+        return [dict(zip(names, (s.field, s.value, s.title, s.amount), strict=True)) for s in self._summands]
 
     def svg(self) -> str:
         """A picture: a bar for each of the largest contributions, and one for the score."""
@@ -94,7 +107,8 @@ class Explanation:
 
     def _title(self) -> str:
         whom = "this request" if self.user is None else str(self.user)
-        item, whom = (pictures.shortened(name, 1.1 * TITLE, WIDTH / 2 - 50.0) for name in (str(self.item), whom))
+        names = (_with_title(str(self.item), self.title), whom)
+        item, whom = (pictures.shortened(name, 1.1 * TITLE, WIDTH / 2 - 50.0) for name in names)
         return f"Why {item} for {whom}"
 
     def _shown(self) -> list[Summand]:
@@ -112,9 +126,16 @@ class Explanation:
     def __repr__(self) -> str:
         shown = self._shown()
         write = _writer([summand.amount for summand in shown] + [self.score])
-        named = [[pictures.shortened(cell, 1.0, CELL) for cell in (summand.field, summand.value)] for summand in shown]
+        columns = self.table.column_names
+        cells = [[s.field, s.value, *([s.title or ""] if self._has_titles else [])] for s in shown]
+        named = [[pictures.shortened(cell, 1.0, CELL) for cell in row] for row in cells]
         rows = [[*names, write(summand.amount, "+")] for names, summand in zip(named, shown, strict=True)]
-        return f"{self._title()}\n{table(self.table.column_names, [*rows, ['score', '', write(self.score, '-')]])}"
+        last = ["score", *[""] * (len(columns) - 2), write(self.score, "-")]
+        return f"{self._title()}\n{table(columns, [*rows, last])}"
+
+
+def _with_title(value: str, title: str | None) -> str:
+    return value if title is None else f"{value} ({title})"
 
 
 def _writer(amounts: list[float]) -> Callable[[float, str], str]:
