@@ -60,6 +60,7 @@ def test_popularity_has_no_use_for_contexts_by_its_nature(dataset: ep.Dataset) -
     ep.Recommender(ep.Popularity()).fit(dataset).recommend(requests=[request_of(dataset)], n=3)
 
 
+@pytest.mark.filterwarnings("ignore::everypair.FallbackWarning")
 @pytest.mark.parametrize("name", USED)
 def test_nor_do_models_that_use_it(name: str, dataset: ep.Dataset) -> None:
     recommender = ep.Recommender(*USED[name]).fit(dataset)

@@ -98,8 +98,8 @@ class FittedState:
         if self.dataset.all_items and self.adapter.has_vectors and not any(recipe.describes_new_items for recipe in recipes):
             unused, own = int(np.sum(self.popularity == 0)), setting("item", list(recipes), "Recommender")
             notes.append(
-                f"{unused:,} of {self.dataset.n_items:,} items have no events, and {own} says nothing else of them: their scores are "
-                f"of no meaning. Add {shown(Attributes)}."
+                f"{unused:,} of {self.dataset.n_items:,} items have no events, and {own} says nothing else of them: their scores "
+                f"are of no meaning. Add {shown(Attributes)}."
             )
         how = self.adapter.model.cut_short
         return notes if how is None else [*notes, f"the model is unfinished: {how}."]
@@ -134,8 +134,8 @@ class FittedState:
         own = setting("context", list(recipes), "Recommender")
         return (
             f"{type(self.adapter.model).__name__} with {own} does not use the {HISTORY!r} of requests: it only says which items "
-            f"were seen. Fit with {shown(History)} or {shown(Previous)} as a recipe of contexts, or MF with users alone, which folds "
-            f"histories in."
+            f"were seen. Fit with {shown(History)} or {shown(Previous)} as a recipe of contexts, or MF with users alone, which "
+            f"folds histories in."
         )
 
     def _count_unknown(self, contexts: ContextBatch, unknown: str) -> dict[str, int]:
