@@ -35,9 +35,10 @@ def api() -> Any:
 
 
 OPERATIONS = [
-    ("POST", "/recommend"), ("POST", "/recommend/batch"), ("POST", "/similar"), ("POST", "/similar/batch"), ("POST", "/explain"),
-    ("POST", "/profile"), ("POST", "/place"), ("POST", "/reload"), ("GET", "/items"), ("GET", "/users"), ("GET", "/model"),
-    ("GET", "/map"), ("GET", "/health"), ("GET", "/metrics"),
+    ("POST", "/v1/recommend"), ("POST", "/v1/recommend/batch"), ("POST", "/v1/similar"), ("POST", "/v1/similar/batch"),
+    ("POST", "/v1/explain"), ("POST", "/v1/profile"), ("POST", "/v1/place"), ("POST", "/v1/reload"), ("GET", "/v1/items"),
+    ("GET", "/v1/users"), ("GET", "/v1/model"), ("GET", "/v1/map"), ("GET", "/health"), ("GET", "/live"), ("GET", "/ready"),
+    ("GET", "/metrics"),
 ]  # fmt: skip
 
 
@@ -45,7 +46,7 @@ def test_all_operations_are_tested(api: Any) -> None:
     assert {(found.ok().method.upper(), found.ok().path) for found in api.get_all_operations()} == set(OPERATIONS)
 
 
-WITHOUT_INPUT = ("/reload", "/model", "/health", "/metrics")
+WITHOUT_INPUT = ("/v1/reload", "/v1/model", "/health", "/live", "/ready", "/metrics")
 CASES = [
     (method, path, mode)
     for mode in GenerationMode

@@ -1,11 +1,8 @@
-"""The application in this process: responses equal to the library's, bit for bit; refusals; limits; access; reloads."""
+"""The application in this process: responses equal to the library's, bit for bit; refusals; reloads."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import json
-import logging
 import multiprocessing
 import os
 import shutil
@@ -14,7 +11,6 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +18,11 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.cli.shell import main
-from everypair.service import Limits, Settings
+from everypair.service import Settings
 from everypair.service.engine import ServiceEngine
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch
@@ -41,17 +35,6 @@ from services import WAIT, AppClient, create_app, dataset, fitted, get, post
 
 DATA = dataset()
 USERS, ITEMS = DATA.users.values.to_pylist(), DATA.items.values.to_pylist()
-TOKEN = "a token that is long enough"
-
-
-@pytest.fixture(scope="module")
-def recommender() -> ep.Recommender:
-    return fitted()
-
-
-@pytest.fixture(scope="module")
-def service(recommender: ep.Recommender) -> AppClient:
-    return AppClient(create_app(recommender))
 
 
 # lists
@@ -490,201 +473,12 @@ def test_unknown_users_get_what_is_popular_on_request() -> None:
     assert strict.post("/recommend", user="stranger", fallback="popular").status_code == 404
 
 
-# limits
-
-
-async def endless() -> AsyncIterator[bytes]:
-    """A body without a declared length."""
-    while True:
-        yield b"u" * 100
-
-
-def limited(recommender: ep.Recommender, **limits: Any) -> AppClient:
-    return AppClient(create_app(recommender, Settings(Limits(**limits))))
-
-
-def test_limits_are_enforced(recommender: ep.Recommender) -> None:
-    client = limited(recommender, n=5, batch=2, history=3, ids=2, body=300)
-    assert client.post("/recommend", user=USERS[0], n=5).status_code == 200
-    assert client.post("/recommend", user=USERS[0], n=6).status_code == 422
-    assert client.post("/recommend/batch", users=USERS[:3]).status_code == 422
-    assert client.post("/recommend", request={"history": ITEMS[:4]}).status_code == 422
-    assert client.post("/recommend", user=USERS[0], allow=ITEMS[:3]).status_code == 422
-    large = client.post("/recommend", user="u" * 300)
-    assert large.status_code == 413
-    assert "300 bytes" in large.json()["error"]["message"]
-    assert client("POST", "/recommend", content=endless()).status_code == 413
-    fields = client.get("/openapi.json").json()["components"]["schemas"]["Recommend"]["properties"]
-    assert fields["n"]["maximum"] == 5
-
-
-@pytest.mark.parametrize("limits", [{"n": 0}, {"seconds": 0.0}, {"body": 1.5}, {"concurrent": -1}])
-def test_invalid_limits(limits: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match=next(iter(limits))):
-        Limits(**limits)
-
-
-def with_similar_held(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, refusals: int, **limits: Any) -> AppClient:
-    """A client of an application that works on /similar until it has refused so many requests."""
-    similar, refused, release = ServiceEngine.similar, [], threading.Event()
-
-    def held_similar(self: ServiceEngine, **fields: Any) -> Any:
-        release.wait(WAIT)
-        return similar(self, **fields)
-
-    held_similar.__name__ = "similar"
-    monkeypatch.setattr(ServiceEngine, "similar", held_similar)
-    app = create_app(recommender, Settings(Limits(**limits)))
-
-    async def observed(scope: Any, receive: Any, send: Any) -> None:
-        async def observe(message: Any) -> None:
-            await send(message)
-            if message.get("status") in (429, 503):
-                refused.append(message)
-                if len(refused) == refusals:
-                    release.set()
-
-        await app(scope, receive, observe)
-
-    return AppClient(observed)
-
-
-def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = with_similar_held(recommender, monkeypatch, refusals=1, seconds=0.2)
-    answer = client.post("/similar", item=ITEMS[0])
-    assert answer.status_code == 503
-    assert "0.2 seconds" in answer.json()["error"]["message"]
-
-
-def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of the next event loop do not wait for that batch."""
-    app, recommend_together = create_app(recommender), ServiceEngine.recommend_together
-    begun, release = threading.Event(), threading.Event()
-
-    def slow(self: ServiceEngine, bodies: Any) -> Any:
-        begun.set()
-        release.wait(WAIT)
-        return recommend_together(self, bodies)
-
-    monkeypatch.setattr(ServiceEngine, "recommend_together", slow)
-
-    async def impatient() -> None:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
-            asking = asyncio.ensure_future(client.post("/recommend", json={"user": USERS[0]}))
-            await asyncio.to_thread(begun.wait, WAIT)
-            asking.cancel()
-
-    asyncio.run(impatient())
-    release.set()
-    assert AppClient(app).post("/recommend", user=USERS[0]).status_code == 200
-
-
-def test_too_many_concurrent_requests(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = with_similar_held(recommender, monkeypatch, refusals=3, concurrent=3)
-    sent: Any = [("POST", "/similar", {"item": ITEMS[0]}, {})] * 6 + [("GET", "/health", None, {})]
-    answers = client.concurrently(sent)
-    assert sorted(answer.status_code for answer in answers) == [200] * 4 + [429] * 3
-    assert answers[-1].status_code == 200
-    busy = next(answer for answer in answers if answer.status_code == 429)
-    assert busy.headers["retry-after"] == "1"
-    assert client.post("/similar", item=ITEMS[0]).status_code == 200
-
-
-# access
-
-
-def test_a_token_protects_all_data_of_the_model(recommender: ep.Recommender) -> None:
-    app = create_app(recommender, Settings(token=TOKEN, host="0.0.0.0"))
-    anonymous, authorized = AppClient(app), AppClient(app, authorization=f"Bearer {TOKEN}")
-    for path in ("/items", "/users", "/model", "/map", "/metrics"):
-        assert anonymous.get(path).status_code == 401
-        assert authorized.get(path).status_code == 200
-    for headers in ({}, {"authorization": TOKEN}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {TOKEN}"}):
-        assert anonymous("POST", "/recommend", {"user": USERS[0]}, headers=headers).status_code == 401
-    assert authorized.post("/recommend", user=USERS[0]).status_code == 200
-    for path in ("/", "/page/page.js", "/health", "/docs", "/openapi.json"):
-        assert anonymous.get(path).status_code == 200
-    assert anonymous.get("/openapi.json").json()["security"] == [{"token": []}]
-
-
-def test_a_token_must_be_hard_to_guess() -> None:
-    with pytest.raises(ValueError, match="16 or more printable"):
-        Settings(token="short")
-
-
-def test_reload_from_other_machines_needs_a_token(tmp_path: Path) -> None:
-    fitted().save(tmp_path)
-    for settings_, status in (
-        (Settings(), 200), (Settings(host="0.0.0.0"), 403), (Settings(host="::"), 403), (Settings(host="::1"), 200),
-        (Settings(host="0.0.0.0", token=TOKEN), 200),
-    ):  # fmt: skip
-        client = AppClient(create_app(tmp_path, settings_), authorization=f"Bearer {TOKEN}")
-        assert client("POST", "/reload").status_code == status, settings_
-
-
-def test_hosts_and_origins(recommender: ep.Recommender) -> None:
-    """On a loopback address without a token, only hosts of this machine; never pages of other sites."""
-    own = AppClient(create_app(recommender))
-    for host, status in (("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("evil.example", 421), ("", 421)):
-        assert own("GET", "/health", headers={"host": host}).status_code == status
-    for origin, status in (("http://[", 403), ("", 403), ("http://localhost", 200), ("http://evil.example", 403), ("null", 403)):
-        assert own("POST", "/recommend", {"user": USERS[0]}, headers={"origin": origin}).status_code == status
-    named = AppClient(create_app(recommender, Settings(host="0.0.0.0", hosts=("Shop.example",))))
-    assert named("GET", "/health", headers={"host": "shop.EXAMPLE:80"}).status_code == 200
-    assert named("GET", "/health", headers={"host": "localhost"}).status_code == 421
-    behind = {"host": "shop.example", "origin": "https://shop.example:8443"}  # a proxy in front
-    assert named("GET", "/health", headers=behind).status_code == 200
-    anyone = AppClient(create_app(recommender, Settings(host="0.0.0.0")))
-    assert anyone("GET", "/health", headers={"host": "any.example"}).status_code == 200
-
-
-def test_bodies_where_none_is_expected(service: AppClient) -> None:
-    for method, path in (("POST", "/health"), ("GET", "/items"), ("POST", "/"), ("POST", "/nothing"), ("POST", "/reload")):
-        answer = service(method, path, content=b"x" * 2_000, headers={"content-type": "application/json"})
-        assert answer.status_code == 413
-    assert service("GET", "/items/").status_code == 404
-
-
-def test_bodies_must_have_the_content_type_of_json(service: AppClient) -> None:
-    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        answer = service("POST", "/recommend", content=b'{"user": "u01"}', headers={"content-type": kind})
-        assert answer.status_code == 415
-    assert service(
-        "POST", "/recommend", content=b'{"user": "u01"}', headers={"content-type": "application/json; charset=utf-8"}
-    ).is_success
-
-
-def test_headers_of_every_response(service: AppClient) -> None:
-    for path in ("/health", "/", "/nothing", "/page/page.css", "/docs"):
-        headers = service.get(path).headers
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["x-frame-options"] == "DENY"
-        assert "default-src 'none'" in headers["content-security-policy"]
-        assert len(headers["x-request-id"]) == 16
-    assert service("GET", "/health", headers={"x-request-id": "mine-7"}).headers["x-request-id"] == "mine-7"
-    assert service("GET", "/health", headers={"x-request-id": "no\tgood"}).headers["x-request-id"] != "no\tgood"
-
-
-def test_clients_cannot_reach_other_files(service: AppClient) -> None:
-    for path in ("/page/../../recommender.py", "/page/%2e%2e%2fapp.py", "/page/index.html", "/docs/..%2f..", "/page//etc/passwd"):
-        assert service.get(path).status_code == 404
-
-
-def test_internal_errors_do_not_reveal_their_tracebacks(
-    recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def broken(*args: Any, **options: Any) -> Any:
-        raise RuntimeError("secret detail")
-
-    broken.__name__ = "explain"
-    monkeypatch.setattr(ServiceEngine, "explain", broken)
-    client = AppClient(create_app(recommender))
-    with caplog.at_level(logging.INFO, logger="everypair.service"):
-        answer = client.post("/explain", user=USERS[0], item=ITEMS[0])
-    assert answer.status_code == 500
-    assert "secret" not in answer.text
-    assert answer.headers["x-request-id"] in answer.json()["error"]["message"]
-    assert "secret detail" in caplog.text
+def test_popularity_in_batched_requests() -> None:
+    client = AppClient(create_app(fitted(ep.MF(factors=2, epochs=1), context=[ep.UserId()])))
+    bodies: list[dict[str, Any]] = [{"user": user, "n": 3, "fallback": "popular"} for user in (*USERS[:20], "stranger")]
+    batched = client.concurrently([("POST", "/v1/recommend", body, {}) for body in bodies])
+    assert [answer.json()["by_popularity"] for answer in batched] == [False] * 20 + [True]
+    assert [answer.json() for answer in batched] == [client("POST", "/v1/recommend", body).json() for body in bodies]
 
 
 # reloads
@@ -793,73 +587,6 @@ def test_no_response_mixes_two_models(tmp_path: Path) -> None:
         assert entries(answer["items"]) == wanted[answer["model"]][j]
 
 
-# logs, metrics, the API description
-
-
-@pytest.mark.usefixtures("restored_loggers")
-def test_logs_are_lines_of_json_without_personal_data(recommender: ep.Recommender, capsys: pytest.CaptureFixture[str]) -> None:
-    from everypair.service.telemetry import log_to_stderr
-
-    log_to_stderr("info")
-    for personal in (False, True):
-        client = AppClient(create_app(recommender, Settings(personal=personal)))
-        client.post("/recommend", user=USERS[0])
-        client.post("/recommend", user="ann@example.com")
-        client.get("/items?query=ann")
-        text = capsys.readouterr().err
-        lines = [json.loads(line) for line in text.splitlines()]
-        assert [line["status"] for line in lines] == [200, 404, 200]
-        assert all(line["event"] == "request" and line["route"] in ("/recommend", "/items") for line in lines)
-        assert ("ann" in text) == personal
-        assert USERS[0] not in text
-        assert ("127.0.0.1" in text) == personal
-
-
-def test_metrics_count_requests_and_unknown_values(recommender: ep.Recommender) -> None:
-    client = AppClient(create_app(recommender))
-    for user in (USERS[0], USERS[1], "stranger"):
-        client.post("/recommend", user=user)
-    client.post("/recommend", request={"country": "nowhere"})
-    client.get("/nothing/here")
-    text = client.get("/metrics").text
-    assert 'everypair_requests_total{route="/recommend",status="200"} 3.0' in text
-    assert 'everypair_requests_total{route="/recommend",status="404"} 1.0' in text
-    assert 'everypair_requests_total{route="other",status="404"} 1.0' in text
-    assert 'everypair_unknown_values_total{attribute="country"} 1.0' in text
-    assert 'everypair_request_seconds_bucket{le="0.01",route="/recommend"}' in text
-    assert "nothing/here" not in text
-
-
-def test_the_model_card_has_the_evaluation(tmp_path: Path) -> None:
-    given = fitted()
-    given.evaluation_ = {"queries": 5, "metrics": {"ndcg@10": {"value": 0.5, "low": 0.4, "high": 0.6}}, "notes": []}
-    given.save(tmp_path)
-    assert ep.load(tmp_path).evaluation_ == given.evaluation_
-    assert AppClient(create_app(tmp_path)).get("/model").json()["facts"]["evaluation"] == given.evaluation_
-    given.evaluation_ = {"metrics": {"ndcg@10": {"value": float("nan")}}}
-    assert AppClient(create_app(given)).get("/model").json()["facts"]["evaluation"] == {"metrics": {"ndcg@10": {"value": None}}}
-
-
-def test_the_api_description_needs_no_network(service: AppClient) -> None:
-    page = service.get("/docs")
-    assert "unsafe-inline" in page.headers["content-security-policy"]
-    for name in ("swagger-ui-bundle.js", "swagger-ui.css", "start.js"):
-        assert service.get(f"/docs/{name}").status_code == 200
-    assert "https://" not in page.text
-    described = service.get("/openapi.json").json()
-    assert {"/recommend", "/recommend/batch", "/similar", "/explain", "/items", "/health", "/metrics", "/reload"} <= set(
-        described["paths"]
-    )
-
-
-def test_missing_dependencies_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("fastapi", "uvicorn") else find(name))
-    refused = CliRunner().invoke(main, ["serve", str(tmp_path)])
-    assert refused.exit_code == 1
-    assert 'the service needs fastapi, uvicorn: pip install "everypair[serve]"' in refused.stderr
-
-
 # snapshots, workers and the supervisor
 
 
@@ -914,17 +641,6 @@ def test_any_error_while_opening_is_a_refusal() -> None:
     ours.close()
     listening.join(10)
     assert ended.is_set()
-
-
-@pytest.fixture
-def restored_loggers() -> Iterator[None]:
-    """Restore the handlers and levels of the loggers that a service configures."""
-    loggers = [logging.getLogger(name) for name in ("everypair.service", "uvicorn")]
-    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
-    yield
-    for logger, handlers, propagate, level in before:
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
 
 
 @pytest.mark.usefixtures("restored_loggers")

@@ -8,21 +8,24 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 
 import everypair as ep
 import everypair.service
 from everypair.service import Limits, Settings
+from everypair.service.connection import connection_factory
 
 CONTEXT = [ep.UserId(), ep.Attributes("country", "age"), ep.Previous(), ep.History(last=20)]
 ITEM = [ep.ItemId(), ep.Attributes("category")]
@@ -117,7 +120,8 @@ class ServiceProcess:
 @contextmanager
 def serving(folder: Path, *options: str, **environment: str) -> Iterator[ServiceProcess]:
     """Run ``everypair serve`` on a folder, on any free port."""
-    command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", "--seconds", str(WAIT), *options]
+    patient = ("--seconds", str(WAIT), "--receive-seconds", str(WAIT))
+    command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", "0", *patient, *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     lines: queue.Queue[str | None] = queue.Queue()
 
@@ -143,3 +147,40 @@ def serving(folder: Path, *options: str, **environment: str) -> Iterator[Service
         reader.join(WAIT)
         assert process.stderr is not None
         process.stderr.close()
+
+
+@contextmanager
+def listening(app: Any, **limits: Any) -> Iterator[int]:
+    """Run an application in this process on connections like those of a worker; the port."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, lifespan="off", ws="none",
+        proxy_headers=False, http=connection_factory(Limits(**limits)), timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1024)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(WAIT)
+
+
+def send_raw(port: int, *parts: bytes, seconds: float = WAIT) -> bytes:
+    """Send bytes on a new connection; what comes back until the connection is closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        with suppress(ConnectionError):
+            for part in parts:
+                connection.sendall(part)
+        return read_to_end(connection)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    received = b""
+    with suppress(ConnectionResetError):
+        while chunk := connection.recv(65_536):
+            received += chunk
+    return received

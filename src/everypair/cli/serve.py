@@ -17,9 +17,9 @@ Examples:
   everypair serve model/
   everypair serve model/ --workers 2 --port 8080
   EVERYPAIR_TOKEN=$(openssl rand -hex 32) everypair serve model/ --host 0.0.0.0 --allow-host recommend.example.com
-  curl -d '{"user": "u001", "n": 5}' -H 'content-type: application/json' localhost:8000/recommend
+  curl -d '{"user": "u001", "n": 5}' -H 'content-type: application/json' localhost:8000/v1/recommend
 """
-TOKEN = "EVERYPAIR_TOKEN"
+TOKEN, RECOMMEND_TOKEN = "EVERYPAIR_TOKEN", "EVERYPAIR_RECOMMEND_TOKEN"
 LIMITS = {
     "max_body": ("body", "Most bytes of a request."),
     "max_n": ("n", "Most items of a list."),
@@ -27,6 +27,7 @@ LIMITS = {
     "max_history": ("history", "Most items of a history."),
     "max_ids": ("ids", "Most items of allow, deny and candidates."),
     "max_concurrent": ("concurrent", "Most concurrent requests of a worker."),
+    "max_connections": ("connections", "Most open connections of a worker."),
 }  # option: limit, help
 
 
@@ -58,10 +59,30 @@ def _default(name: str) -> str:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name that clients use for the service; may be repeated."
 )
-@click.option("--token-file", type=PATH, help=f"File with the token clients must send. [default: the variable {TOKEN}, if set]")
+@click.option(
+    "--token-file",
+    type=PATH,
+    help=f"File with the token clients must send, or two on a line each. [default: the variables {TOKEN} and {TOKEN}_2, if set]",
+)
+@click.option(
+    "--recommend-token-file",
+    type=PATH,
+    help=f"The same for clients that may ask for recommendations alone. [default: {RECOMMEND_TOKEN} and ..._2, if set]",
+)
+@click.option("--page/--no-page", default=True, show_default=True, help="The page to explore the model.")
+@click.option(
+    "--users/--no-users", default=True, show_default=True, help="Let clients search users and read their attributes and histories."
+)
 @click.option("--title", metavar="COLUMN", help="Column of item titles. [default: title or name, if the data have one]")
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Time limit of a request."
+    "--seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="Time limit of an answer."
+)
+@click.option(
+    "--receive-seconds",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Time limit for the headers of a request to arrive, and again for its body.",
 )
 @_limits
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
@@ -70,8 +91,8 @@ def _default(name: str) -> str:
     is_flag=True,
     help="Log client addresses and messages of refused requests, which may hold personal data.",
 )
-def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown: bool, log_level: str, **options: Any) -> None:
-    """Serve a saved MODEL over HTTP: /recommend, /similar, /explain, /items, /health, /metrics, documented at /docs.
+def serve(model: Path, workers: int, watch: bool, shown: bool, log_level: str, **options: Any) -> None:
+    """Serve a saved MODEL over HTTP: /v1/recommend, /v1/similar, /v1/explain, /v1/items, /ready, /metrics, documented at /docs.
 
     The page at / explores the model. A new model saved to the same folder replaces it in all workers, between two requests; a
     damaged one is refused, and the old one stays. After SIGTERM or Ctrl-C, running requests are answered first.
@@ -84,15 +105,25 @@ def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown
     from everypair.service.supervisor import Supervisor
 
     given = {name: options[option] for option, (name, _) in LIMITS.items() if options[option] is not None}
+    limits = Limits(**given, seconds=options["seconds"], receive_seconds=options["receive_seconds"])
     settings = Settings(
-        Limits(**given, seconds=options["seconds"]), _token(token_file), options["host"], options["hosts"], options["title"],
-        options["log_personal"],
-    )  # fmt: skip
-    if not settings.on_loopback and settings.token is None:
+        limits,
+        token=_tokens(options["token_file"], TOKEN),
+        host=options["host"],
+        hosts=options["hosts"],
+        title=options["title"],
+        personal=options["log_personal"],
+        recommend_token=_tokens(options["recommend_token_file"], RECOMMEND_TOKEN),
+        page=options["page"],
+        users=options["users"],
+    )
+    if not settings.on_loopback and not settings.protected:
         note(
-            f"other machines can reach {settings.host}, and no token is set: anyone may send requests, and /reload is refused. "
+            f"other machines can reach {settings.host}, and no token is set: anyone may send requests, and /v1/reload is refused. "
             f"Set {TOKEN}."
         )
+    if settings.recommend_tokens and not settings.tokens:
+        note(f"there is a token for recommendations alone, and none for everything: all else is refused. Set {TOKEN}.")
     supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{supervisor.port}/"
@@ -105,11 +136,14 @@ def serve(model: Path, workers: int, watch: bool, token_file: Path | None, shown
     supervisor.run(started)
 
 
-def _token(file: Path | None) -> str | None:
-    """The token, which is not an option because other users of the machine can see the command line."""
+def _tokens(file: Path | None, variable: str) -> tuple[str, ...]:
+    """The tokens of a file or of variables. They are no options, because other users of the machine can see the command line."""
     if file is None:
-        return os.environ.get(TOKEN) or None
+        return tuple(token for name in (variable, f"{variable}_2") if (token := os.environ.get(name)))
     try:
-        return file.read_text("utf-8").strip()
+        tokens = tuple(line.strip() for line in file.read_text("utf-8").splitlines() if line.strip())
     except OSError as error:
         raise OSError(f"cannot read the token from {file}: {error.strerror}.") from error
+    if not tokens:
+        raise ValueError(f"there is no token in {file}.")
+    return tokens

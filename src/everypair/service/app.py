@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,39 +23,26 @@ from starlette.requests import Request
 import everypair
 from everypair.recommender import Recommender
 from everypair.service import schemas
+from everypair.service.access import Scope
 from everypair.service.batching import Batcher
+from everypair.service.description import ABOUT, DATA, ERROR_RESPONSES, OPERATION, RECOMMENDATIONS, TAGS, describe
 from everypair.service.docs import add_docs
 from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError, error_body, malformed_json_body, validation_error_body
+from everypair.service.examples import Examples, examples
 from everypair.service.messages import ReloadResult
-from everypair.service.middleware import REASON_KEY, ServiceMiddleware
+from everypair.service.middleware import REASON_KEY, SCOPE_KEY, ServiceMiddleware
 from everypair.service.model_slot import ModelSlot
+from everypair.service.readiness import Readiness
+from everypair.service.routes import RouteTable
 from everypair.service.settings import Settings
 from everypair.service.telemetry import Metrics
 
 PAGE = Path(__file__).with_name("page")
 MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 PAGE_FILES = {path.name: MEDIA_TYPES[path.suffix] for path in PAGE.iterdir() if path.suffix in MEDIA_TYPES}
-DESCRIPTION = "A recommender that was trained on every context-item pair. Scores are those of `Recommender.recommend`, bit for bit."
-RELOAD_NEEDS_TOKEN = "other machines can reach this service, so /reload needs a token: start the service with one."
-ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse, "description": description}
-    for status, description in {
-        400: "The body is not JSON",
-        401: "No token, or a wrong one",
-        403: "From a page of another site, or a reload without a token",
-        404: "Unknown id or path",
-        409: "Not possible with this model",
-        413: "Body too large",
-        415: "Content-Type is not application/json",
-        421: "Host not allowed",
-        422: "Invalid fields",
-        429: "Too many requests at a time",
-        431: "Headers too large",
-        500: "Internal error",
-        503: "The request took too long",
-    }.items()
-}
+RELOAD_NEEDS_TOKEN = "other machines can reach this service, so /v1/reload needs a token: start the service with one."
+QUICK, HEAVY = "quick", "heavy"  # single requests, and batches
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 Encoded = tuple[dict[str, Any], bytes]  # a response body, and the same as JSON
@@ -88,13 +76,16 @@ def create_app(
     return build_app(slot, settings, reload)
 
 
-def build_app(slot: ModelSlot, settings: Settings, reload: Reload | None = None) -> ServiceMiddleware:
+def build_app(
+    slot: ModelSlot, settings: Settings, reload: Reload | None = None, readiness: Readiness | None = None
+) -> ServiceMiddleware:
     """The application around a slot, whose model may be switched while it runs."""
     metrics = Metrics()
-    metrics.model_loaded()
-    slot.on_switch = metrics.model_switched
-    routes = _Routes(slot, settings, metrics, reload)
-    return ServiceMiddleware(routes.app, settings, metrics, routes.paths, routes.with_body)
+    metrics.model_loaded(slot.current.version)
+    slot.on_switch = lambda: metrics.model_switched(slot.current.version)
+    readiness = readiness or Readiness()
+    routes = _Routes(slot, settings, metrics, reload, readiness)
+    return ServiceMiddleware(routes.app, settings, metrics, routes.table, readiness)
 
 
 class StrictRequest(Request):
@@ -127,53 +118,60 @@ class _Routes:
     Attributes
     ----------
     app : FastAPI
-    paths : set of str
-    with_body : set of (method, path)
-        Routes that take a body.
+    table : RouteTable
+        What the middleware needs to know of the routes.
     """
 
-    def __init__(self, slot: ModelSlot, settings: Settings, metrics: Metrics, reload: Reload | None) -> None:
-        self._slot, self._settings, self._metrics = slot, settings, metrics
-        self._reload = reload or partial(asyncio.to_thread, slot.reload)
-        self._quick, self._heavy = (ThreadPoolExecutor(1, thread_name_prefix=f"everypair-{name}") for name in ("quick", "heavy"))
-        self._batcher = Batcher(self._quick)
+    def __init__(self, slot: ModelSlot, settings: Settings, metrics: Metrics, reload: Reload | None, readiness: Readiness) -> None:
+        self._slot, self._settings, self._metrics, self._readiness = slot, settings, metrics, readiness
+        self._reload = reload or partial(asyncio.to_thread, self._reload_here)
+        self._threads = {name: ThreadPoolExecutor(1, thread_name_prefix=f"everypair-{name}") for name in (QUICK, HEAVY)}
+        self._batcher = Batcher(self._threads[QUICK], metrics, QUICK)
+        self._examples: tuple[str, Examples] | None = None  # of the model with this version
         self.app = FastAPI(
             title="EveryPair",
             version=everypair.__version__,
-            description=DESCRIPTION,
+            description=ABOUT,
+            openapi_url=None,
             docs_url=None,
             redoc_url=None,
+            openapi_tags=TAGS,
             responses=ERROR_RESPONSES,
             redirect_slashes=False,
         )
         self.app.router.route_class = StrictRoute
-        self.with_body: set[tuple[str, str]] = set()
+        self.table = RouteTable()
         self._add_error_handlers()
         self._add_model_routes()
         self._add_search_routes()
         self._add_description_routes()
         self._add_operation_routes()
-        self._add_page()
-        add_docs(self.app, settings.token is not None)
-        self.paths = {getattr(route, "path", "") for route in self.app.routes}
+        if settings.page:
+            self._add_page()
+        self._add_file("/openapi.json", self._openapi)
+        add_docs(self._add_file)
 
     # routes
 
     def _add_model_routes(self) -> None:
-        requests, quick, heavy = schemas.request_schemas(self._settings.limits), self._quick, self._heavy
+        requests = schemas.request_schemas(self._settings.limits)
         lists, batches, ranked = schemas.ListResponse, schemas.BatchResponse, schemas.RecommendBatchResponse
-        self._add_post("/recommend", requests.recommend, schemas.RecommendResponse, ServiceEngine.recommend, self._compute_batched)
-        for path, body, response, method, executor in (
-            ("/recommend/batch", requests.recommend_batch, ranked, ServiceEngine.recommend_batch, heavy),
-            ("/similar", requests.similar, lists, ServiceEngine.similar, quick),
-            ("/similar/batch", requests.similar_batch, batches, ServiceEngine.similar_batch, heavy),
-            ("/explain", requests.explain, schemas.ExplainResponse, ServiceEngine.explain, quick),
-            ("/profile", requests.user, schemas.ProfileResponse, ServiceEngine.profile, quick),
-            ("/place", requests.place, schemas.PlaceResponse, ServiceEngine.place, quick),
+        self._add_post(
+            "/v1/recommend", requests.recommend, schemas.RecommendResponse, ServiceEngine.recommend, self._compute_batched,
+            RECOMMENDATIONS,
+        )  # fmt: skip
+        for path, body, response, method, thread, tag in (
+            ("/v1/recommend/batch", requests.recommend_batch, ranked, ServiceEngine.recommend_batch, HEAVY, RECOMMENDATIONS),
+            ("/v1/similar", requests.similar, lists, ServiceEngine.similar, QUICK, RECOMMENDATIONS),
+            ("/v1/similar/batch", requests.similar_batch, batches, ServiceEngine.similar_batch, HEAVY, RECOMMENDATIONS),
+            ("/v1/explain", requests.explain, schemas.ExplainResponse, ServiceEngine.explain, QUICK, RECOMMENDATIONS),
+            ("/v1/profile", requests.user, schemas.ProfileResponse, ServiceEngine.profile, QUICK, DATA),
+            ("/v1/place", requests.place, schemas.PlaceResponse, ServiceEngine.place, QUICK, DATA),
         ):
-            self._add_post(path, body, response, method, partial(self._compute, executor, method))
+            if self._settings.users or path != "/v1/profile":
+                self._add_post(path, body, response, method, partial(self._compute, thread, method), tag)
 
-    def _add_post(self, path: str, body: Any, response: Any, method: Callable[..., Any], compute: Compute) -> None:
+    def _add_post(self, path: str, body: Any, response: Any, method: Callable[..., Any], compute: Compute, tag: str) -> None:
         """A route that calls a method of the engine with the fields of the body as arguments."""
 
         async def endpoint(body: Any) -> Response:
@@ -181,8 +179,7 @@ class _Routes:
             return self._response(*await compute(self._slot.current, fields))
 
         endpoint.__annotations__["body"] = body
-        self.with_body.add(("POST", path))
-        self._add_route("POST", path, endpoint, method.__name__, method.__doc__, response)
+        self._add_route("POST", path, endpoint, method.__name__, method.__doc__, response, tag, takes_body=True)
 
     def _add_search_routes(self) -> None:
         words = "A part of the id or title, in any case; empty for the most popular."
@@ -191,28 +188,37 @@ class _Routes:
 
         def add(path: str, response: Any, method: Callable[[ServiceEngine, str, int], dict[str, Any]]) -> None:
             async def endpoint(query: str = "", limit: int = 20) -> Response:
-                return await self._get(self._quick, method, query=query, limit=limit)
+                return await self._get(QUICK, method, query=query, limit=limit)
 
             endpoint.__annotations__ |= {"query": text, "limit": limit}
-            self._add_route("GET", path, endpoint, method.__name__, method.__doc__, response)
+            self._add_route("GET", path, endpoint, method.__name__, method.__doc__, response, DATA)
 
-        add("/items", schemas.ItemsResponse, ServiceEngine.items)
-        add("/users", schemas.UsersResponse, ServiceEngine.users)
+        add("/v1/items", schemas.ItemsResponse, ServiceEngine.items)
+        if self._settings.users:
+            add("/v1/users", schemas.UsersResponse, ServiceEngine.users)
 
     def _add_description_routes(self) -> None:
         async def model() -> Response:
-            return await self._get(self._heavy, lambda engine: engine.model)
+            return await self._get(HEAVY, lambda engine: {**engine.model, "users": self._settings.users})
 
         async def item_map(by: str = "") -> Response:
-            return await self._get(self._heavy, ServiceEngine.map, by=by)
+            return await self._get(HEAVY, ServiceEngine.map, by=by)
 
         words = "An attribute of items: choose the plane in which its values lie farthest apart."
         item_map.__annotations__["by"] = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         words = "Settings, training, evaluation, and the attributes that a request may have."
-        self._add_route("GET", "/model", model, "model", words, schemas.ModelResponse)
-        self._add_route("GET", "/map", item_map, "map", ServiceEngine.map.__doc__, schemas.MapResponse)
+        self._add_route("GET", "/v1/model", model, "model", words, schemas.ModelResponse, DATA)
+        self._add_route("GET", "/v1/map", item_map, "map", ServiceEngine.map.__doc__, schemas.MapResponse, DATA)
 
     def _add_operation_routes(self) -> None:
+        async def live() -> Response:
+            return self._json_response({"status": "live"})
+
+        async def ready() -> Response:
+            if self._readiness.reason is not None:
+                raise RequestError(503, self._readiness.reason, code="not_ready")
+            return self._json_response({"status": "ready", "model": self._slot.current.version})
+
         async def health() -> Response:
             return self._json_response({"status": "ok", "model": self._slot.current.version})
 
@@ -228,17 +234,23 @@ class _Routes:
             return self._json_response({"model": version, "changed": changed})
 
         for method, path, endpoint, words, response in (
+            ("GET", "/live", live, "Whether the process answers.", schemas.LiveResponse),
+            ("GET", "/ready", ready, "Whether requests should be sent here: 503 with the reason if not.", schemas.ReadyResponse),
             ("GET", "/health", health, "The state of the service and the version of its model.", schemas.HealthResponse),
             ("GET", "/metrics", metrics, "Metrics in Prometheus' text format.", None),
-            ("POST", "/reload", reload, "Switch to the model that is in the folder now.", schemas.ReloadResponse),
+            ("POST", "/v1/reload", reload, "Switch to the model that is in the folder now.", schemas.ReloadResponse),
         ):
-            self._add_route(method, path, endpoint, endpoint.__name__, words, response)
+            self._add_route(method, path, endpoint, endpoint.__name__, words, response, OPERATION)
 
-    def _add_route(self, method: str, path: str, endpoint: Any, name: str, description: str | None, response: Any) -> None:
+    def _add_route(
+        self, method: str, path: str, endpoint: Any, name: str, words: str | None, response: Any, tag: str, takes_body: bool = False
+    ) -> None:
         options: dict[str, Any] = {"response_model": response} if response else {"response_class": Response}
+        summary = (words or name).partition("\n")[0].rstrip(".")
         self.app.add_api_route(
-            path, endpoint, methods=[method], name=name, summary=name.replace("_", " "), description=description, **options
-        )  # fmt: skip
+            path, endpoint, methods=[method], name=name, operation_id=name, summary=summary, description="", tags=[tag], **options
+        )
+        self.table.add(method, path, takes_body)
 
     def _add_page(self) -> None:
         async def page() -> Response:
@@ -249,20 +261,48 @@ class _Routes:
                 raise RequestError(404, f"there is no file {name[:100]!r}.")
             return FileResponse(PAGE / name, media_type=PAGE_FILES[name])
 
-        self.app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
-        self.app.add_api_route("/page/{name}", file, methods=["GET"], include_in_schema=False)
+        self._add_file("/", page)
+        self._add_file("/page/{name}", file, list(PAGE_FILES))
+
+    def _add_file(self, path: str, endpoint: Any, names: Sequence[str] = ()) -> None:
+        """A route that is not described, with the values that ``{name}`` in its path may have."""
+        self.app.add_api_route(path, endpoint, methods=["GET"], include_in_schema=False)
+        for each in [path.replace("{name}", name) for name in names] or [path]:
+            self.table.add("GET", each)
+
+    async def _openapi(self, request: Request) -> Response:
+        """The description; its examples have ids of the data, which only those may see who may ask for them."""
+        engine, found = self._slot.current, None
+        if request.scope[SCOPE_KEY] is Scope.EVERYTHING:
+            if self._examples is None or self._examples[0] != engine.version:
+                loop, arguments = asyncio.get_running_loop(), (engine, self._settings.limits, self._settings.users)
+                self._examples = engine.version, await loop.run_in_executor(self._threads[HEAVY], examples, *arguments)
+            found = self._examples[1]
+        return Response(to_json(describe(self.app.openapi(), self._settings, found)), media_type="application/json")
 
     # responses
 
-    async def _get(self, executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], **arguments: Any) -> Response:
-        return self._response(*await self._compute(executor, method, self._slot.current, arguments))
+    async def _get(self, thread: str, method: Callable[..., dict[str, Any]], **arguments: Any) -> Response:
+        return self._response(*await self._compute(thread, method, self._slot.current, arguments))
 
-    @staticmethod
     async def _compute(
-        executor: ThreadPoolExecutor, method: Callable[..., dict[str, Any]], engine: ServiceEngine, arguments: dict[str, Any]
+        self, thread: str, method: Callable[..., dict[str, Any]], engine: ServiceEngine, arguments: dict[str, Any]
     ) -> Encoded:
         """Call a method of the engine, and encode its result, in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(executor, lambda: _encode(method(engine, **arguments)))
+        since = time.perf_counter()
+
+        def compute() -> Encoded:
+            self._metrics.observe_queue(thread, time.perf_counter() - since)
+            return _encode(method(engine, **arguments))
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], compute)
+
+    def _reload_here(self) -> ReloadResult:
+        """Reload in this process, without a supervisor."""
+        result = self._slot.reload()
+        if result.refusal is not None:
+            self._metrics.count_refused_reload()
+        return result
 
     async def _compute_batched(self, engine: ServiceEngine, fields: dict[str, Any]) -> Encoded:
         return _encode(await self._batcher.recommend(engine, fields))
@@ -278,7 +318,7 @@ class _Routes:
     def _add_error_handlers(self) -> None:
         async def request_error(request: Request, error: Any) -> Response:
             request.scope[REASON_KEY] = str(error)
-            return self._json_response(error_body(error.status, str(error), error.fields), error.status)
+            return self._json_response(error_body(error.status, str(error), error.fields, error.code), error.status)
 
         async def validation_error(request: Request, error: Any) -> Response:
             malformed = malformed_json_body(error.errors())
@@ -298,6 +338,8 @@ class _Routes:
             message = messages.get(error.status_code, str(error.detail))
             response = self._json_response(error_body(error.status_code, message), error.status_code)
             response.headers.update(error.headers or {})
+            if response.headers.get("allow") == "GET":
+                response.headers["allow"] = "GET, HEAD"
             return response
 
         self.app.add_exception_handler(RequestError, request_error)

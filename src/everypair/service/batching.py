@@ -7,21 +7,24 @@ A matrix product for several users costs little more than for one, and a list do
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 from everypair.service.engine import ServiceEngine
+from everypair.service.telemetry import Metrics
 
 MAX_BATCH = 32  # requests
 SHARED_FIELDS = ("n", "exclude_seen", "fallback", "details")  # must be equal for all requests of a batch
 
 
 class PendingRequest(NamedTuple):
-    """A request that waits for its batch: the engine to use, the fields of its body, and the future of its result."""
+    """A request that waits for its batch: the engine to use, the fields of its body, the future of its result, and since when."""
 
     engine: ServiceEngine
     fields: dict[str, Any]
     result: asyncio.Future[dict[str, Any]]
+    since: float
 
     @property
     def batch_key(self) -> tuple[Any, ...]:
@@ -38,10 +41,13 @@ class Batcher:
     ----------
     executor : Executor
         With one thread, which computes the batches.
+    metrics : Metrics
+    queue : str
+        The name of the executor in metrics.
     """
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, metrics: Metrics, queue: str) -> None:
+        self._executor, self._metrics, self._queue = executor, metrics, queue
         self._pending: list[PendingRequest] = []
         self._busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -51,7 +57,7 @@ class Batcher:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the loop before may have been closed while a batch was computed
             self._loop, self._pending, self._busy = loop, [], False
-        request = PendingRequest(engine, fields, loop.create_future())
+        request = PendingRequest(engine, fields, loop.create_future(), time.perf_counter())
         self._pending.append(request)
         if not self._busy:
             self._start_batch()
@@ -66,9 +72,16 @@ class Batcher:
         self._pending = [request for request in pending if id(request) not in taken]
         self._busy = bool(batch)
         if batch:
-            engine, fields = batch[0].engine, [request.fields for request in batch]
-            computing = asyncio.get_running_loop().run_in_executor(self._executor, engine.recommend_together, fields)
+            computing = asyncio.get_running_loop().run_in_executor(self._executor, self._compute, batch)
             computing.add_done_callback(lambda computed: self._finish_batch(batch, computed))
+
+    def _compute(self, batch: list[PendingRequest]) -> list[Any]:
+        """The results of a batch, in the thread of the executor."""
+        began = time.perf_counter()
+        for request in batch:
+            self._metrics.observe_queue(self._queue, began - request.since)
+        self._metrics.observe_batch(len(batch))
+        return batch[0].engine.recommend_together([request.fields for request in batch])
 
     def _finish_batch(self, batch: list[PendingRequest], computed: asyncio.Future[list[Any]]) -> None:
         failure = computed.exception()

@@ -8,11 +8,23 @@ from typing import Any
 
 from everypair.recommend.context_batch import place_of
 
-CODES = {
-    400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found", 405: "method_not_allowed", 409: "conflict",
-    413: "too_large", 415: "unsupported_media_type", 421: "misdirected", 422: "invalid", 429: "busy", 431: "too_large",
-    500: "internal", 503: "timeout",
-}  # fmt: skip
+STATUSES = {
+    400: ("bad_request", "The body is not JSON, or the request no HTTP/1.1"),
+    401: ("unauthorized", "No token, or a wrong one"),
+    403: ("forbidden", "The token is for less, the request from a page of another site, or a reload without a token"),
+    404: ("not_found", "Unknown id or path"),
+    405: ("method_not_allowed", "The route has other methods"),
+    408: ("timeout", "The headers or the body did not arrive in time"),
+    409: ("conflict", "Not possible with this model"),
+    413: ("too_large", "Body too large, or not expected"),
+    415: ("unsupported_media_type", "Content-Type is not application/json"),
+    421: ("misdirected", "Host not allowed"),
+    422: ("invalid", "Invalid fields"),
+    429: ("busy", "Too many requests at a time"),
+    431: ("too_large", "Headers too large"),
+    500: ("internal", "Internal error"),
+    503: ("timeout", "The request took too long, or there are too many connections"),
+}  # code of the response's body, description
 
 MAX_FIELDS = 20  # named in one error
 
@@ -27,17 +39,20 @@ class RequestError(Exception):
         The value given, what was expected and what to do.
     field : str, optional
         The field of the body at fault, such as ``request.history``.
+    code : str, optional
+        The kind of error, for programs; by default that of the status.
     """
 
-    def __init__(self, status: int, message: str, field: str | None = None) -> None:
+    def __init__(self, status: int, message: str, field: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.fields = status, [(field, message)] if field else []
+        self.status, self.fields, self.code = status, [(field, message)] if field else [], code
 
 
-def error_body(status: int, message: str, fields: Iterable[tuple[str, str]] = ()) -> dict[str, Any]:
+def error_body(status: int, message: str, fields: Iterable[tuple[str, str]] = (), code: str | None = None) -> dict[str, Any]:
     """The body of an error response; ``fields`` are pairs of a field and what is wrong with it."""
     named = [{"field": field, "message": text} for field, text in fields]
-    return {"error": {"code": CODES.get(status, "error"), "message": message, "fields": named}}
+    known, _ = STATUSES.get(status, ("error", ""))
+    return {"error": {"code": code or known, "message": message, "fields": named}}
 
 
 @contextmanager

@@ -24,9 +24,13 @@ class Limits:
     text : int
         Characters of an id, a value or a query (422).
     seconds : float
-        For the headers to arrive (the connection is closed), and from then to the end of the response (503).
+        From the arrival of the whole request to the end of the response (503).
     concurrent : int
-        Requests at a time in a worker (429).
+        Requests that a worker answers at a time (429).
+    receive_seconds : float
+        For the headers to arrive, and again for the body (408).
+    connections : int
+        Open connections of a worker. For another one, the longest idle is closed; if all are being answered, it is refused (503).
     """
 
     body: int = 1_000_000
@@ -37,12 +41,14 @@ class Limits:
     text: int = 1_000
     seconds: float = 10.0
     concurrent: int = 128
+    receive_seconds: float = 10.0
+    connections: int = 2_000
 
     def __post_init__(self) -> None:
         from everypair.runtime import validation as check  # here, so that the command line's help need not import it
 
         for field in fields(self):
-            if field.name == "seconds":
-                check.number("seconds", self.seconds, low=0.0, open_low=True)
+            if field.name.endswith("seconds"):
+                check.number(field.name, getattr(self, field.name), low=0.0, open_low=True)
             else:
                 check.integer(field.name, getattr(self, field.name), low=1)

@@ -157,22 +157,18 @@ def request_schemas(limits: Limits) -> RequestSchemas:
     }
     candidates = Field(None, description="Recommend only these items; in a batch, a list of items for each user or request.")
 
-    def schema(name: str, base: type[RequestBody], example: dict[str, Any], **fields: Any) -> type[RequestBody]:
+    def schema(name: str, base: type[RequestBody], **fields: Any) -> type[RequestBody]:
         body = create_model(name, __base__=base, **fields)
-        either = {"oneOf": [{"required": [field]} for field in _alternatives(body)]} if issubclass(base, OneOfTwo) else {}
-        extra: Any = {**either, "example": example}
-        body.model_config["json_schema_extra"] = extra
-        body.model_rebuild(force=True)
+        if issubclass(base, OneOfTwo):
+            body.model_config["json_schema_extra"] = {"oneOf": [{"required": [field]} for field in _alternatives(body)]}
+            body.model_rebuild(force=True)
         return body
 
-    visitor: dict[str, Any] = {"history": []}  # every model accepts this request
-    popular: dict[str, Any] = {"n": 5, "fallback": "popular"}
     item = {"item": (Id, Field(description="An item of the data."))}
     return RequestSchemas(
         recommend=schema(
             "Recommend",
             OneOfTwo,
-            {"request": visitor, **popular},
             **user_or_request,
             **list_options,
             **filters,
@@ -181,29 +177,26 @@ def request_schemas(limits: Limits) -> RequestSchemas:
         recommend_batch=schema(
             "RecommendBatch",
             OneOfTwo,
-            {"requests": [visitor, visitor], **popular},
             **users_or_requests,
             **list_options,
             **filters,
             candidates=(IdsBatch, candidates),
         ),
-        similar=schema("Similar", RequestBody, {"item": "v007", "n": 5}, **item, **list_options),
+        similar=schema("Similar", RequestBody, **item, **list_options),
         similar_batch=schema(
             "SimilarBatch",
             RequestBody,
-            {"items": ["v007", "v042"], "n": 5},
             items=(IdBatch, Field(description="Items of the data.")),
             **list_options,
         ),
-        explain=schema("Explain", OneOfTwo, {"request": visitor, "item": "v007"}, **user_or_request, **item),
+        explain=schema("Explain", OneOfTwo, **user_or_request, **item),
         place=schema(
             "Place",
             OneOfTwo,
-            {"request": visitor},
             **user_or_request,
             by=(Annotated[str, Field(max_length=limits.text)], Field("", description="As of /map.")),
         ),
-        user=schema("User", RequestBody, {"user": "u001"}, user=(Id, Field(description="A user of the data."))),
+        user=schema("User", RequestBody, user=(Id, Field(description="A user of the data."))),
     )
 
 
@@ -315,6 +308,7 @@ class ProfileResponse(VersionedResponse):
 
 class ModelResponse(VersionedResponse):
     facts: dict[str, Any]
+    users: bool = Field(description="Whether /v1/users and /v1/profile answer.")
 
 
 class MapPoint(BaseModel):
@@ -335,6 +329,15 @@ class MapResponse(VersionedResponse):
 class PlaceResponse(VersionedResponse):
     x: float | None
     y: float | None
+
+
+class LiveResponse(BaseModel):
+    status: Literal["live"]
+
+
+class ReadyResponse(BaseModel):
+    status: Literal["ready"]
+    model: str
 
 
 class HealthResponse(BaseModel):

@@ -17,6 +17,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the environment variable by which prometheus_client adds up all workers
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+BATCH_SIZES = (1, 2, 4, 8, 16, 32)  # up to batching.MAX_BATCH
 LOGGER = "everypair.service"
 
 
@@ -36,6 +37,17 @@ class Metrics:
         self._model_since = Gauge(
             "everypair_model_since_seconds", "When the model came into use", registry=registry, multiprocess_mode="max"
         )
+        self._model = Gauge(
+            "everypair_model_info", "Workers that use this version of the model", ["version"], registry=registry,
+            multiprocess_mode="livesum",
+        )  # fmt: skip
+        self._reloads_refused = Counter("everypair_reloads_refused", "Models that were refused", registry=registry)
+        self._restarts = Counter("everypair_worker_restarts", "Workers started again", registry=registry)
+        self._queue = Histogram(
+            "everypair_queue_seconds", "Time before a request is computed", ["queue"], buckets=BUCKETS, registry=registry
+        )
+        self._batch = Histogram("everypair_batch_size", "Requests ranked together", buckets=BATCH_SIZES, registry=registry)
+        self._version: str | None = None
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
@@ -49,12 +61,33 @@ class Metrics:
         for name, count in counts.items():
             self._unknown.labels(name).inc(count)
 
-    def model_loaded(self) -> None:
+    def count_refused(self, status: int) -> None:
+        """Count a request that was refused before it reached the application."""
+        self._requests.labels("other", str(status)).inc()
+
+    def observe_queue(self, queue: str, seconds: float) -> None:
+        """Count the time that a request waited for a thread, "quick" or "heavy"."""
+        self._queue.labels(queue).observe(seconds)
+
+    def observe_batch(self, size: int) -> None:
+        self._batch.observe(size)
+
+    def count_refused_reload(self) -> None:
+        self._reloads_refused.inc()
+
+    def count_worker_restart(self) -> None:
+        self._restarts.inc()
+
+    def model_loaded(self, version: str) -> None:
+        if self._version is not None:
+            self._model.remove(self._version)
+        self._version = version
+        self._model.labels(version).set(1)
         self._model_since.set(time.time())
 
-    def model_switched(self) -> None:
+    def model_switched(self, version: str) -> None:
         self._switches.inc()
-        self.model_loaded()
+        self.model_loaded(version)
 
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""

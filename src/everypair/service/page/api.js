@@ -43,13 +43,14 @@ async function answered(path, body) {
   if (body !== undefined) headers["content-type"] = "application/json";
   let answer;
   try {
-    answer = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : write(body) });
+    answer = await fetch(`v1/${path}`, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : write(body) });
   } catch {
     throw new Error("The service does not answer. Is it still running?");
   }
-  if (answer.status === 401) {
+  const small = (answer.headers.get("www-authenticate") ?? "").includes("insufficient_scope"); // a token for less than the page shows
+  if (answer.status === 401 || small) {
     sessionStorage.removeItem(TOKEN);
-    await askForToken(token !== null);
+    await askForToken(small ? "That token is for recommendations alone." : token !== null ? "That token was refused." : "");
     return answered(path, body);
   }
   const version = answer.headers.get("x-model-version");
@@ -63,10 +64,10 @@ async function answered(path, body) {
 }
 
 let asking = null;
-function askForToken(refused) {
+function askForToken(words) {
   asking ??= new Promise((resolve, reject) => {
     const input = document.getElementById("token"), note = document.getElementById("token-note");
-    note.textContent = refused ? "That token was refused." : "";
+    note.textContent = words;
     const done = () => {
       const given = input.value.trim();
       input.value = "";

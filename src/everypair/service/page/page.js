@@ -8,7 +8,7 @@ import { ItemMap } from "./map.js";
 import { $, count, keeping, kept, label, make, place, plural, released, tags } from "./parts.js";
 import { Who } from "./who.js";
 
-const state = { facts: null, ranks: null, chosen: null, explained: null, turn: 0, arranging: 0 };
+const state = { facts: null, users: true, ranks: null, chosen: null, explained: null, turn: 0, arranging: 0 };
 const who = new Who(() => refresh());
 let map = null;
 
@@ -42,6 +42,7 @@ function someoneNew() {
 }
 
 async function anyone() {
+  if (!state.users) return someoneNew();
   const turn = ++state.turn;
   try {
     const { users } = await ask("users?limit=100");
@@ -215,6 +216,8 @@ const learn = () => (learning ??= learnt().finally(() => { learning = null; }));
 async function learnt() {
   const told = await ask("model"), first = state.facts === null;
   state.facts = who.facts = told.facts;
+  state.users = told.users;
+  $("known").hidden = $("anyone").hidden = !told.users;
   using(told.model);
   Object.assign(state, { chosen: null, explained: null, ranks: null });
   $("why-empty").hidden = false;
@@ -267,7 +270,7 @@ $("nobody").addEventListener("click", () => { someoneNew(); addBox.focus(); });
 $("restore").addEventListener("click", () => {
   if (who.user === null) someoneNew();
   else known(who.user);
-  userBox.focus();
+  (state.users ? userBox : addBox).focus();
 });
 $("seen").addEventListener("change", () => refresh());
 $("n").addEventListener("change", () => { state.ranks = null; refresh(); });
