@@ -502,6 +502,41 @@ def test_a_new_model_under_an_open_page(browser: Any, serve: Serve) -> None:
     visit.context.close()
 
 
+def test_a_page_without_users(browser: Any, folder: Path) -> None:
+    """It starts with someone new, and offers nothing that the service refuses."""
+    with serving(folder, "--no-users") as service:
+        visit = Visit(browser, service).settled()
+        assert not visit.page.is_visible("#user")
+        assert not visit.page.is_visible("#anyone")
+        assert visit.listed() == visit.recommended(request={})
+        visit.page.locator("#items .plus").first.click()
+        visit.settled()
+        visit.page.click("#restore")
+        visit.settled()
+        assert visit.listed() == visit.recommended(request={})
+        if PICTURES:
+            visit.page.screenshot(path=f"{PICTURES}/page-without-users.png")
+        visit.context.close()
+        assert visit.messages == []
+        assert not [url for url in visit.requested if re.search("/users|/profile", url)]
+
+
+def test_a_page_with_a_token_for_recommendations_alone(browser: Any, folder: Path) -> None:
+    """It says so, and asks for the other one."""
+    tokens = {"EVERYPAIR_TOKEN": "a token for everything", "EVERYPAIR_RECOMMEND_TOKEN": "a token for recommendations"}
+    with serving(folder, **tokens) as service:
+        visit = Visit(browser, service)
+        for _ in range(2):
+            visit.page.wait_for_selector("#token-dialog[open]")
+            visit.page.fill("#token", tokens["EVERYPAIR_RECOMMEND_TOKEN"])
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_selector("#token-note:has-text('for recommendations alone')")
+        visit.page.fill("#token", tokens["EVERYPAIR_TOKEN"])
+        visit.page.keyboard.press("Enter")
+        visit.settled()
+        visit.context.close()
+
+
 def test_a_page_with_a_token(browser: Any, tmp_path: Path) -> None:
     fitted().save(tmp_path)
     token = "0123456789abcdef"

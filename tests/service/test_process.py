@@ -25,7 +25,7 @@ import pytest
 
 import everypair as ep
 
-from services import WAIT, ServiceProcess, dataset, fitted, get, post, serving
+from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving
 
 pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
 USERS = dataset().users.values.to_pylist()
@@ -396,15 +396,6 @@ def test_requests_are_completed_before_the_service_ends(tmp_path: Path, sent: si
             get(f"{service.url}/health")
         service.wait_for_log("stopped")
         assert service.rest_of_log() == [], "the log is lines of JSON only, and 'stopped' is the last"
-
-
-def free_port() -> int:
-    """A port below those that the system gives to outgoing connections, some of which may be opened before it is used again."""
-    for port in range(20_000 + os.getpid() % 10_000, 32_768):
-        with socket.socket() as candidate, suppress(OSError):
-            candidate.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")
 
 
 def test_a_killed_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:

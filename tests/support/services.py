@@ -90,7 +90,7 @@ class ServiceProcess:
         self.client = httpx.Client(base_url=url, timeout=WAIT, verify=False)
 
     def post(self, path: str, **body: Any) -> httpx.Response:
-        return self.client.post(path, json=body)
+        return self.client.post(path, json=body or None)  # some routes take no body
 
     @property
     def port(self) -> int:
@@ -184,3 +184,12 @@ def read_to_end(connection: socket.socket) -> bytes:
         while chunk := connection.recv(65_536):
             received += chunk
     return received
+
+
+def free_port() -> int:
+    """A port below those that the system gives to outgoing connections, some of which may be opened before it is used again."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_768):
+        with socket.socket() as candidate, suppress(OSError):
+            candidate.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

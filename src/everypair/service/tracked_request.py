@@ -35,7 +35,8 @@ SECURITY_HEADERS = {
     "cache-control": "no-store",
 }
 CLOSE = {"connection": "close"}
-ERROR_HEADERS = {408: CLOSE, 413: CLOSE, 429: {"retry-after": "1"}, 503: CLOSE}
+RETRY = {"retry-after": "1"}  # seconds
+ERROR_HEADERS = {408: CLOSE, 413: CLOSE, 429: RETRY, 503: {**CLOSE, **RETRY}}
 
 
 class TrackedRequest:
