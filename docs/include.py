@@ -2,7 +2,7 @@
 
 In a page, ``<!-- code: examples/fading.py tower -->`` stands before a code block that shows the part of that file between two
 lines ``# [tower]`` (``// [tower]`` in JavaScript): all the way to the left, unless the comment says "indented".
-``python docs/include.py`` writes the blocks anew. ``<!-- code: examples/deploy/nginx.conf -->``, without a label, shows a whole file.
+A comment without a label shows a whole file. ``python docs/include.py`` writes the blocks anew.
 """
 
 from __future__ import annotations
