@@ -17,7 +17,8 @@ from everypair.engine.feedback import Feedback
 from everypair.engine.solver import ICD
 from everypair.models.separable import Separable
 from everypair.runtime import validation as check
-from everypair.runtime.parallel import SERIAL, Workers, one_blas_thread
+from everypair.runtime.blas import one_blas_thread
+from everypair.runtime.parallel import SERIAL, Workers
 from everypair.towers import Coordinates, Embedding, Smooth, Tower
 from everypair.towers.multiplicative import Modes
 from everypair.towers.smooth import Entries

@@ -25,7 +25,8 @@ from everypair.models.training_run import TrainingRun, diverging
 from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
-from everypair.runtime.parallel import Workers, one_blas_thread, thread_count
+from everypair.runtime.blas import one_blas_thread
+from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.wording import named, setting
 from everypair.towers import StepSettings, Tower
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.ranking.pruned import TiledSearch, rows_at_once
+from everypair.runtime.blas import one_blas_thread
 from everypair.runtime.cached import cached_property
-from everypair.runtime.parallel import Workers, one_blas_thread
+from everypair.runtime.parallel import Workers
 
 SCORES_AT_ONCE = 2_000_000  # most scores that a thread holds
 FEW_ROWS = 16  # up to as many rows, the transposed product is faster

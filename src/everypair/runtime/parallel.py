@@ -9,17 +9,15 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from everypair.runtime import validation as check
+from everypair.runtime.blas import limit_own_thread
 from everypair.runtime.group import ALONE, Group
-from everypair.runtime.locks import CopyableLock
 
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
 MOST_THREADS = 1_024
@@ -57,7 +55,7 @@ class Workers:
         self._pool = None
 
     def _start(self) -> ThreadPoolExecutor:
-        self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="everypair")
+        self._pool = ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="everypair", initializer=limit_own_thread)
         self._process = os.getpid()
         return self._pool
 
@@ -142,27 +140,3 @@ def thread_count(n_threads: int | None) -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:  # not on this platform
         return os.cpu_count() or 1
-
-
-_lock = CopyableLock()
-_users = 0
-_limits: Any = None
-_libraries: ThreadpoolController | None = None  # cached: finding the libraries takes longer than a request
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread while any thread is in this context: ``Workers`` divides the work, and the bits stay the same."""
-    global _users, _limits, _libraries
-    with _lock:
-        if _users == 0:
-            _libraries = _libraries or ThreadpoolController()
-            _limits = _libraries.limit(limits=1)
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _limits.restore_original_limits()
