@@ -66,7 +66,7 @@ ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stoppi
 test-bounds: $(WARM) | .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(PYTEST) tests $(ABOVE:%=--ignore=tests/%)
 
-# Most kernels, compiled once before several processes need them. They share this cache under a lock, see tests/support/kernel_cache.py.
+# Most kernels, compiled once before several processes need them. They share this cache.
 # It is made anew when a file with kernels has changed: Numba does not notice changes of leaves in other files.
 KERNELS := $(wildcard src/everypair/kernels/*.py) src/everypair/datasets/simulate.py src/everypair/reproduce/conventional.py
 $(WARM): $(KERNELS) | .venv/.dev

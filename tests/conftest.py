@@ -8,9 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import profiles
-from kernel_cache import lock_kernel_cache
 
-lock_kernel_cache()
 for number in (signal.SIGINT, signal.SIGHUP):  # which a run in the background ignores, and its processes with it
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,7 +10,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.kernels import order, row_sweep, simd, sparse, topn
-from everypair.kernels.jit import CacheIndex, kernel, pick, slice_of
+from everypair.kernels.jit import kernel, pick, slice_of
 from everypair.runtime.parallel import Workers
 from everypair.towers.steps.conjugate_gradients import lowest
 
@@ -117,21 +113,6 @@ def test_a_scalar_stands_for_a_constant_array() -> None:
     assert pick(np.arange(3.0), 2) == 2.0
     assert slice_of(2.0, 1, 3) == 2.0
     assert slice_of(np.arange(3.0), 1, 3).tolist() == [1.0, 2.0]
-
-
-def test_compiled_kernels_of_another_version_are_compiled_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index names the classes of arguments, and one of them may be gone."""
-    module = ModuleType("another_version")
-    exec("class Arguments: pass", module.__dict__)
-    monkeypatch.setitem(sys.modules, "another_version", module)
-    CacheIndex(str(tmp_path), "kernel", 1).save(module.Arguments, None)
-    index = CacheIndex(str(tmp_path), "kernel", 1)
-    assert module.Arguments in index._load_index()
-    kept = module.__dict__.pop("Arguments")
-    assert index._load_index() == {}
-    index.save("arguments", None)
-    assert list(index._load_index()) == ["arguments"]
-    assert kept.__module__ == "another_version"
 
 
 @given(seeds)

@@ -8,10 +8,10 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.caching import IndexDataCacheFile
 from numba.extending import intrinsic, overload
 
 from everypair.kernels.compilation import watch_compilation
+from everypair.kernels.compile_cache import KernelFiles
 
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -20,22 +20,12 @@ FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 watch_compilation()
 
 
-class CacheIndex(IndexDataCacheFile):
-    """Numba's index of a kernel on disk, by argument types. One of a version whose named tuples are gone is empty, not an error."""
-
-    def _load_index(self) -> dict[Any, str]:
-        try:
-            return super()._load_index()
-        except (AttributeError, ImportError):
-            return {}
-
-
 def compiled(function: Callable[..., Any], fastmath: Any) -> Any:
     # ``fastmath`` is always set: Numba compiles a function that leaves it open with the option of whichever caller comes first.
     found: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(function)
     cache = getattr(found, "_cache", None)
     if cache is not None:
-        cache._cache_file.__class__ = CacheIndex
+        cache._cache_file.__class__ = KernelFiles
     return found
 
 
