@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from everypair.columns.table import Levels
     from everypair.data import Dataset
     from everypair.data.row_order import RowOrderWarning
+    from everypair.engine.divergence import DivergedError
     from everypair.engine.feedback import Feedback
-    from everypair.engine.solver import DivergedError, Epoch
+    from everypair.engine.solver import Epoch
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.requests import UnusedHistoryWarning
@@ -62,8 +63,9 @@ _MODULES = {
     "columns.table": ("Levels",),
     "data": ("Dataset",),
     "data.row_order": ("RowOrderWarning",),
+    "engine.divergence": ("DivergedError",),
     "engine.feedback": ("Feedback",),
-    "engine.solver": ("DivergedError", "Epoch"),
+    "engine.solver": ("Epoch",),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.requests": ("UnusedHistoryWarning",),

@@ -100,6 +100,10 @@ class CpuEngine(Engine):
     def value(self) -> ObjectiveValue:
         return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
 
+    @property
+    def size(self) -> float:
+        return self.objective.size
+
     def agreed(self, decision: bool) -> bool:
         return self.workers.group.agreed(decision)
 

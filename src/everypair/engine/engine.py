@@ -69,6 +69,11 @@ class Engine(ABC):
     def value(self) -> ObjectiveValue:
         """The exact objective."""
 
+    @property
+    @abstractmethod
+    def size(self) -> float:
+        """The size of the terms of the last :meth:`value`, which may have cancelled: what its rounding errors are relative to."""
+
     def bring_back(self) -> None:  # noqa: B027
         """Write the parameters to the towers; nothing to do for engines that step on the towers' arrays."""
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from everypair.kernels.level_sweep import ContextMatrices, ImplicitLevels, LevelContexts, sweep
-from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Observed
 from everypair.kernels.simd import LANES, WeightedPairs
-from everypair.runtime.numerics import Values, tiny
+from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 LARGEST = 2**28  # bytes of matrices that are held at a time
@@ -51,8 +51,7 @@ def sweep_levels(
     groups: np.ndarray,
     contexts: np.ndarray,
     implicit: np.ndarray | None,
-    penalty: Values,
-    eta: float,
+    settings: SweepSettings,
     W: np.ndarray,
     workers: Workers,
 ) -> bool:
@@ -78,7 +77,7 @@ def sweep_levels(
         workers.run(
             sweep, start + workers.split(groups[start : stop + 1] - groups[start]), LevelContexts(groups, contexts),
             pairs.indptr, weighted, psi, ContextMatrices(table, inner, codes),
-            ImplicitLevels(partner.weight, M, implicit is not None), NewtonSettings(penalty, eta, tiny(dtype)), moving,
+            ImplicitLevels(partner.weight, M, implicit is not None), settings, moving,
         )  # fmt: skip
     W[...] = moving[:, :k]
     return True

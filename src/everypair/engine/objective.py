@@ -64,7 +64,7 @@ class Objective:
         self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
         covered = np.float64(feedback.unobserved())
         self._covered = _cast(covered, dtype)
-        self._alpha = _cast(feedback.alpha, dtype)
+        alpha = self._alpha = _cast(feedback.alpha, dtype)
         a = _cast(explicit_weight(feedback.alpha, alpha0, covered), dtype)
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
@@ -75,12 +75,15 @@ class Objective:
         n = 1.0 if feedback.item_weight is None else feedback.item_weight
         of_items = values_at(a, permutation), values_at(b, permutation), _cast(alpha0 * n, dtype)
         self._pairs = {
-            "context": SidePairs(feedback.by_context, a, b, _cast(alpha0 * m, dtype), dtype, workers, listed),
-            "item": SidePairs(feedback.by_item, *of_items, dtype, workers.alone(), listed=True),
+            "context": SidePairs(feedback.by_context, a, b, _cast(alpha0 * m, dtype), lambda: alpha, dtype, workers, listed),
+            "item": SidePairs(
+                feedback.by_item, *of_items, lambda: values_at(alpha, permutation), dtype, workers.alone(), listed=True
+            ),
         }
         self.finite = all(_finite(x, dtype) for side in self._pairs.values() for x in (side.a, side.b, side.weight))
         self.vectors: dict[str, Vectors] = {}
         self.grams: dict[str, np.ndarray] = {}
+        self.size = 0.0
 
     def side(self, name: str) -> Side:
         """The loss as seen from one side, with the scores in its order."""
@@ -99,7 +102,7 @@ class Objective:
         score(indptr, indices, self.vectors["context"], self.vectors["item"], self._scores, self.workers)
 
     def value(self, l2: float) -> ObjectiveValue:
-        """The exact objective, as a dense evaluation over all pairs would give it."""
+        """The exact objective, as a dense evaluation over all pairs would give it. Its terms have the size ``self.size``."""
         self._bring_scores_to("context")
         blocks = -(-len(self._scores) // LOSS_BLOCK)
         fit, overlap = np.empty(blocks), np.empty(blocks)
@@ -108,8 +111,9 @@ class Objective:
             self._scores, fit, overlap,
         )  # fmt: skip
         explicit = max(float(self.workers.total(fit)) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
-        everything = float(np.sum(self.grams["context"] * self.grams["item"]))
-        implicit = max(self.alpha0 * (everything - float(self.workers.total(overlap))), 0.0)
+        everything, observed = float(np.sum(self.grams["context"] * self.grams["item"])), float(self.workers.total(overlap))
+        implicit = max(self.alpha0 * (everything - observed), 0.0)
+        self.size = self.feedback.constant + explicit + implicit + self.alpha0 * observed + l2
         return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
     def _bring_scores_to(self, order: str) -> None:

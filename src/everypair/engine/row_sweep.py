@@ -13,7 +13,7 @@ import numpy as np
 
 from everypair.engine.vectors import Vectors
 from everypair.kernels import row_sweep
-from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Observed
 from everypair.kernels.simd import LANES, GramBlock, WeightedPairs
 from everypair.runtime.numerics import Values
@@ -51,9 +51,7 @@ class RowSweep:
         other: Vectors,
         J: np.ndarray,
         weight: Values,
-        penalty: Values,
-        eta: float,
-        tiny: float,
+        settings: SweepSettings,
         W: np.ndarray,
     ) -> None:
         """Coordinate descent on all dimensions of the rows of ``W``; ``J`` is the other side's Gram, ``weight`` alpha0 m_c."""
@@ -63,7 +61,7 @@ class RowSweep:
         beside = J - np.diag(np.diag(J))
         coupled = bool(np.any(weight)) and bool(np.any(beside))
         weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
-        settings, n_long = NewtonSettings(penalty, eta, tiny), len(self._pieces.rows)
+        n_long = len(self._pieces.rows)
         delta = np.empty(n_long * LANES, dtype)
         for first in range(0, k, LANES):
             stop = min(first + LANES, k)

@@ -2,6 +2,7 @@ r"""One side of the loss, the other held: the view of a tower that is all of its
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -17,11 +18,11 @@ from everypair.engine.row_sweep import RowSweep
 from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
 from everypair.kernels import pairs, row_sweep
-from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
 from everypair.kernels.permute import take
 from everypair.runtime.cached import cached_property
-from everypair.runtime.numerics import NEVER, Values, tiny
+from everypair.runtime.numerics import NEVER, Values, lost_decrease, tiny
 from everypair.runtime.parallel import Workers
 
 
@@ -36,6 +37,8 @@ class SidePairs:
         The weights of Lemma 1, in the order of the pairs.
     weight : number or array
         ``alpha0 m`` of each row.
+    alpha : callable
+        Returns the confidences of the pairs, which only few fits need.
     dtype : numpy dtype
     workers : Workers
     listed : bool
@@ -43,10 +46,18 @@ class SidePairs:
     """
 
     def __init__(
-        self, compressed: CompressedPairs, a: Values, b: Values, weight: Values, dtype: np.dtype, workers: Workers, listed: bool
+        self,
+        compressed: CompressedPairs,
+        a: Values,
+        b: Values,
+        weight: Values,
+        alpha: Callable[[], Values],
+        dtype: np.dtype,
+        workers: Workers,
+        listed: bool,
     ) -> None:
         self.indptr, self.indices = compressed.indptr, compressed.indices
-        self.a, self.b, self.weight, self.dtype, self.workers = a, b, weight, dtype, workers
+        self.a, self.b, self.weight, self._alpha, self.dtype, self.workers = a, b, weight, alpha, dtype, workers
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
         self.tiny = tiny(dtype) if listed else NEVER
         self.n_rows = len(self.indptr) - 1
@@ -54,6 +65,10 @@ class SidePairs:
         one_each = len(self.indices) == self.n_rows and bool(np.all(np.diff(self.indptr) == 1))
         self.by_event = one_each  # row c has the pair c and no other
         self._buffers: dict[str, np.ndarray] = {}
+
+    @cached_property
+    def alpha(self) -> Values:
+        return self._alpha()
 
     @cached_property
     def row_sweep(self) -> RowSweep:
@@ -189,7 +204,10 @@ class Side(View):
         own.forget()
         self._tracked.clear()
         partner = Partner(self._observed, self._other_rows(), self.J, self._pairs.weight, table, codes, core)
-        return sweep_levels(partner, *block.levels.groups, implicit, penalty, settings.step_size, W, self.workers)
+        share = lost_decrease(self.dtype) if np.any(penalty == 0.0) else 0.0
+        lost = 0.0 if share == 0.0 else np.where(penalty == 0.0, share * block.levels.sum(self._sizes()), 0.0)
+        sweep = SweepSettings(penalty, settings.step_size, tiny(self.dtype), lost, share)
+        return sweep_levels(partner, *block.levels.groups, implicit, sweep, W, self.workers)
 
     def _partner_table(self, block: LevelBlock) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
         """The vectors of the other modes, which of them each row has, and the core; a core of more modes is not contracted here."""
@@ -202,13 +220,23 @@ class Side(View):
 
     def _sweep_rows(self, W: np.ndarray, penalty: Values, settings: StepSettings) -> None:
         """Coordinate descent on ``phi(c) = W[c]``, rows on their own."""
-        eta, block_size = settings.step_size, settings.block_size
-        if block_size == 1:
-            self._pairs.row_sweep(self._observed, self.other, self.J, self._pairs.weight, penalty, eta, self._pairs.tiny, W)
+        lost: Values = 0.0
+        if np.any(penalty == 0.0):
+            implicit = self._pairs.weight * np.square(np.abs(W) @ np.sqrt(np.maximum(np.diag(self.J), 0.0)))
+            lost = np.where(penalty == 0.0, lost_decrease(self.dtype) * (self._sizes() + implicit), 0.0)
+        sweep = SweepSettings(penalty, settings.step_size, self._pairs.tiny, lost, 0.0)
+        if settings.block_size == 1:
+            self._pairs.row_sweep(self._observed, self.other, self.J, self._pairs.weight, sweep, W)
         else:
-            terms = (self._observed, self.other.rows, self._pairs.weight, self.J, NewtonSettings(penalty, eta, self._pairs.tiny))
-            self.workers.run(row_sweep.sweep_blocks, self._pairs.bounds, *terms, block_size, W)
+            terms = (self._observed, self.other.rows, self._pairs.weight, self.J, sweep)
+            self.workers.run(row_sweep.sweep_blocks, self._pairs.bounds, *terms, settings.block_size, W)
         self.own.become(W)
+
+    def _sizes(self) -> np.ndarray:
+        """For each row, the size of what the explicit part of gradients is made of."""
+        out = np.empty(self.n_rows)
+        self.workers.run(pairs.sizes, self._pairs.bounds, self._observed, self._pairs.alpha, out)
+        return out
 
     @property
     def _observed(self) -> Observed:

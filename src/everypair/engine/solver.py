@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numba.core import event
 
+from everypair.engine.divergence import has_risen, not_finite, risen
 from everypair.engine.engine import SIDES, Engine
 from everypair.engine.objective import ObjectiveValue
 from everypair.engine.tower import Tower
-from everypair.runtime.wording import setting
 
 E = TypeVar("E", bound=Engine)
 
@@ -57,7 +57,7 @@ class ICD(Generic[E]):
     def __init__(self, engine: E, order: str = "side") -> None:
         self.engine, self.order = engine, order
         if not engine.finite:
-            raise DivergedError(np.inf, engine.dtype)
+            raise not_finite(np.inf, engine)
         self.begin()
 
     @property
@@ -124,16 +124,23 @@ class ICD(Generic[E]):
 
         That is "epochs" (all were run), "tol" (an epoch lowered the objective by less than ``tol`` times its value), "callback"
         (``epoch_ended`` returned true), or "interrupt" (``interrupted`` returned true; the run ended after that sweep). "interrupt"
-        takes precedence over the other reasons. ``history`` holds the epochs before this run.
+        takes precedence over the other reasons. ``history`` holds the epochs before this run. Raises
+        :class:`~everypair.engine.divergence.DivergedError` if the objective is not finite, or rises.
         """
         observer = observer or RunObserver()
         previous = history[-1].objective if history else self.finite_value().objective
+        lowest = min((epoch.objective for epoch in history), default=previous)
         with compile_timer() as compiled:
             for number in range(len(history) + 1, epochs + 1):
                 began, compiled_before = time.perf_counter(), compiled()
-                complete = all(not self.engine.agreed(observer.interrupted()) for _ in self.sweeps())
+                try:
+                    complete = all(not self.engine.agreed(observer.interrupted()) for _ in self.sweeps())
+                except np.linalg.LinAlgError as error:  # eigenvalues of what is not finite
+                    raise not_finite(np.nan, self.engine) from error
                 self._begin_again()
                 value = self.finite_value()
+                if self.engine.agreed(has_risen(value.objective, lowest, self.engine)):
+                    raise risen(value.objective, lowest, number, self.engine)
                 self.engine.bring_back()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 stop = self.engine.agreed(observer.epoch_ended(Epoch(number, *value, max(seconds, 0.0))))
@@ -152,26 +159,15 @@ class ICD(Generic[E]):
                     return "interrupt"
                 if reason != "running":
                     return reason
-                previous = value.objective
+                previous, lowest = value.objective, min(lowest, value.objective)
         raise AssertionError("there was no epoch to run")
 
     def finite_value(self) -> ObjectiveValue:
-        """The objective; raises :class:`DivergedError` if it is not finite."""
+        """The objective; raises :class:`~everypair.engine.divergence.DivergedError` if it is not finite."""
         value = self.value()
         if not np.isfinite(value.objective):
-            raise DivergedError(value.objective, self.engine.dtype)
+            raise not_finite(value.objective, self.engine)
         return value
-
-
-class DivergedError(ArithmeticError):
-    """The objective is not finite: values are too large for the precision."""
-
-    def __init__(self, objective: float, dtype: Any) -> None:
-        advice = f"use {setting('dtype', 'float64')}, or " if dtype == np.float32 else ""
-        super().__init__(
-            f"the objective became {objective}: feedback, weights, features or start values are too large for {dtype}. "
-            f"To continue, {advice}rescale them."
-        )
 
 
 @contextmanager

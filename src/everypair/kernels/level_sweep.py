@@ -130,6 +130,15 @@ def _implicit_block(M, w, first, J, rest):
 
 
 @leaf
+def _implicit_size(M, w):
+    """``(sum_f |w_f| sqrt(M_ff))^2``, of which ``w' M w`` may be a small part."""
+    total = np.float64(0.0)
+    for f in range(len(w)):
+        total += abs(w[f]) * np.sqrt(max(M[f, f], 0.0))
+    return total * total
+
+
+@leaf
 def _square_of_context(table, inner, code, weight, M):
     """``M += weight D J D'``; where D is diagonal, the factor J follows at the end."""
     if table.ndim == 2:
@@ -148,7 +157,7 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
     indices, scores, a, a_step, b, b_step = pairs
     table, inner, codes = matrices
     weight, J, shared = implicit
-    penalty, eta, tiny = settings
+    penalty, eta, tiny, lost, lost_share = settings
     longest = 0
     for level in range(start, stop):
         n = 0
@@ -189,8 +198,10 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
             _flush(partial, M)
             if table.ndim == 2:
                 _times(J, M)
-        w = W[level]
-        row, moving = RowSettings(1.0, np.float64(pick(penalty, level)), eta, tiny), Moving(w, delta)
+        w, l2, rounding = W[level], np.float64(pick(penalty, level)), np.float64(pick(lost, level))
+        if l2 == 0.0:
+            rounding += lost_share * _implicit_size(M, w)
+        row, moving = RowSettings(1.0, l2, eta, tiny, rounding), Moving(w, delta)
         for first in range(0, k, LANES):
             _products(n, code, item, table, psi, first, tile)
             _implicit_block(M, w, first, block.J, block.rest)

@@ -22,6 +22,24 @@ class NewtonSettings(NamedTuple):
     tiny: float
 
 
+class SweepSettings(NamedTuple):
+    """The settings of a sweep of free vectors: as :class:`NewtonSettings`, and what decrease of the loss is rounding.
+
+    Attributes
+    ----------
+    lost : number or array
+        That decrease for each vector, without the implicit part of the loss if ``lost_share`` is not zero.
+    lost_share : float
+        The same relative to the size of the implicit part.
+    """
+
+    penalty: Values
+    eta: float
+    tiny: float
+    lost: Values
+    lost_share: float
+
+
 @leaf
 def newton(w, j, gradient, curvature, l2, eta):
     """Step on ``w[j]`` to the minimum of ``2 gradient t + curvature t^2 + l2 (w + t)^2``, times ``eta``; returns its length.

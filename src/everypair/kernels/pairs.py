@@ -202,6 +202,19 @@ def slopes_along(start, stop, observed, psi, tangent, tiny, along, g, h):
         h[c] = explicit
 
 
+@leaf
+def sizes(start, stop, observed, alpha, out):
+    """``sum (|a s| + |b|)^2 / alpha`` of each row: the E of :func:`everypair.runtime.numerics.lost_decrease`."""
+    indptr, a, b, scores = observed.indptr, observed.a, observed.b, observed.scores
+    for c in range(start, stop):
+        total = np.float64(0.0)
+        for p in range(indptr[c], indptr[c + 1]):
+            x, weight = abs(pick(a, p) * np.float64(scores[p])) + abs(pick(b, p)), np.float64(pick(alpha, p))
+            if weight > 0.0:
+                total += x * x / weight
+        out[c] = total
+
+
 # Moves take arrays and no Observed: they do not depend on the weights, and would be compiled for each kind of them.
 
 

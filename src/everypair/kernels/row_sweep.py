@@ -83,7 +83,7 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
     left out.
     """
     weight, gram, rest_step = implicit
-    penalty, eta, tiny = settings
+    penalty, eta, tiny, lost, _ = settings
     stride = W.shape[1]
     total = np.empty((LANES + 1, LANES), np.float64)
     moving = Moving(W.reshape(-1), np.zeros(2 * LANES, psi.dtype))  # steps of this row and of the one before, in turn
@@ -93,7 +93,8 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
         lo, hi = indptr[c], indptr[c + 1]
         if hi - lo > SHARED:
             continue
-        row = RowSettings(np.float64(pick(weight, c)), np.float64(pick(penalty, c)), eta, tiny)
+        l2, rounding = np.float64(pick(penalty, c)), np.float64(pick(lost, c))
+        row = RowSettings(np.float64(pick(weight, c)), l2, eta, tiny, rounding)
         places = Offsets(0, c * rest_step, c * stride + first, at)
         if hi - lo <= RUN:
             descend(pairs, psi, lo, hi, gram, row, moving, places)
@@ -122,14 +123,15 @@ def sum_pieces(start, stop, pieces, pairs, psi, totals):
 def step_long(start, stop, pieces, totals, implicit, settings, W, first, delta):
     """The steps of long rows, from the sums of their pieces, added up in order."""
     weight, gram, rest_step = implicit
-    penalty, eta, tiny = settings
+    penalty, eta, tiny, lost, _ = settings
     stride, moving = W.shape[1], Moving(W.reshape(-1), delta)
     for r in range(start, stop):
         total = totals[pieces.bounds[r]]
         for p in range(pieces.bounds[r] + 1, pieces.bounds[r + 1]):
             total += totals[p]
         c = pieces.rows[r]
-        row = RowSettings(np.float64(pick(weight, c)), np.float64(pick(penalty, c)), eta, tiny)
+        l2, rounding = np.float64(pick(penalty, c)), np.float64(pick(lost, c))
+        row = RowSettings(np.float64(pick(weight, c)), l2, eta, tiny, rounding)
         steps(total, gram, row, moving, Offsets(0, c * rest_step, c * stride + first, r * LANES))
 
 
@@ -224,12 +226,12 @@ def _block(a, b, scores, tile, width, g, H):
 def sweep_blocks(start, stop, observed, psi, weight, gram, settings, block, W):
     """As :func:`sweep`, with ``block`` dimensions of a row solved together; ``gram`` is the other side's, whole."""
     indptr, indices, a, b, scores = observed
-    penalty, eta, tiny = settings
+    penalty, eta, tiny, rounding, _ = settings
     k = W.shape[1]
     width = min(block, k)
     tile = np.empty(width * max(_longest(indptr, start, stop), 1), psi.dtype)
     H = np.empty((width, width), np.float64)
-    g = np.empty(width, np.float64)
+    g, curvature = np.empty(width, np.float64), np.empty(width, np.float64)
     dead, lost = np.empty(width, np.bool_), np.empty(width, np.bool_)
     for c in range(start, stop):
         lo, hi = indptr[c], indptr[c + 1]
@@ -255,6 +257,7 @@ def sweep_blocks(start, stop, observed, psi, weight, gram, settings, block, W):
                 g[j] += l2 * w
                 H[j, j] += l2
                 dead[j] = H[j, j] <= 0.0
+                curvature[j] = H[j, j]
             for j in range(n):
                 for t in range(j):
                     if lost[j] or lost[t]:
@@ -262,5 +265,7 @@ def sweep_blocks(start, stop, observed, psi, weight, gram, settings, block, W):
             solve(H[:n, :n], g[:n], tiny)
             for j in range(n):
                 before = np.float64(row[first + j])
+                if g[j] * curvature[j] * g[j] < pick(rounding, c):
+                    g[j] = 0.0
                 row[first + j] = 0.0 if dead[j] else before - eta * g[j]
                 _finish(row_scores, tile[j * m : (j + 1) * m], np.float64(row[first + j]) - before)

@@ -54,12 +54,17 @@ class GramBlock(NamedTuple):
 
 
 class RowSettings(NamedTuple):
-    """The settings of one row's steps, in float64: the weight alpha0 m_c of the Gram, the L2 weight, step size and tolerance."""
+    """The settings of one row's steps, in float64: the weight alpha0 m_c of the Gram, the L2 weight, step size and tolerances.
+
+    ``lost`` is the decrease of the loss below which a step is rounding, or 0 where that does no harm: see
+    :func:`everypair.runtime.numerics.lost_decrease`.
+    """
 
     implicit: float
     l2: float
     eta: float
     tiny: float
+    lost: float
 
 
 class Moving(NamedTuple):
@@ -108,10 +113,10 @@ def steps_plain(total, gram, row, moving, at):
     moves by ``-eta (g + l2 w_j) / (h + l2)``; then ``g += G[j] delta_j`` is what a pass over the pairs would give.
 
     Where the curvature is lost in rounding, so is the gradient, and L2 alone counts; a dimension that not even L2 depends on
-    becomes 0.
+    becomes 0. A step that lowers the loss by too little is left out, though those after it take it for done.
     """
     J, rest = gram.J, gram.rest
-    implicit, l2, eta, tiny = row
+    implicit, l2, eta, tiny, lost_decrease = row
     w, delta = moving
     g = np.empty(LANES, np.float64)
     for j in range(LANES):
@@ -123,8 +128,9 @@ def steps_plain(total, gram, row, moving, at):
         h = l2 if lost else h + l2
         before = w[at.w_at + j]
         step = -eta * ((0.0 if lost else g[j]) + l2 * before) / h if h > 0.0 else -before
-        w[at.w_at + j] = before + step
-        delta[at.delta_at + j] = step
+        taken = 0.0 if h > 0.0 and step * h * step < lost_decrease else step
+        w[at.w_at + j] = before + taken
+        delta[at.delta_at + j] = taken
         for i in range(j + 1, LANES):
             g[i] += (total[1 + j, i] + implicit * J[1 + j, i]) * step
 
@@ -247,7 +253,7 @@ class _Code:  # pragma: no cover - compiled
         after j: per dimension a splat and a fused multiply-add wait for one another, and nothing else.
         """
         builder = self._builder
-        implicit, l2, eta, tiny = (self._splat(self._cast(self[name])) for name in RowSettings._fields)
+        implicit, l2, eta, tiny, lost_decrease = (self._splat(self._cast(self[name])) for name in RowSettings._fields)
         zero = ir.Constant(self.vector, [0.0] * LANES)
         place = builder.gep(self.data("w"), [self["w_at"]])
         w = self.load_lanes(place)
@@ -263,7 +269,8 @@ class _Code:  # pragma: no cover - compiled
         lost = builder.fcmp_ordered("<=", h, self._times(tiny, size))
         h = builder.fadd(builder.select(lost, zero, h), l2)
         free = builder.fcmp_ordered(">", h, zero)
-        length = builder.select(free, builder.fdiv(eta, h), zero)
+        smallest = np.finfo(np.float64 if self.align == 8 else np.float32).tiny  # the inverse of less overflows: no step
+        length = builder.select(builder.fcmp_ordered(">=", h, self._constant(smallest)), builder.fdiv(eta, h), zero)
         scale = builder.select(lost, zero, builder.fneg(length))
         g = builder.fadd(sums[0], self._times(implicit, builder.fadd(self._times(diagonal, w), rest)))
         u = builder.fsub(self._times(scale, g), self._times(self._times(length, l2), w), flags=CONTRACT)
@@ -276,6 +283,8 @@ class _Code:  # pragma: no cover - compiled
             with apart:
                 builder.store(self._substitute(sums[1:], scale, u), moved)
         u = builder.load(moved)
+        rounding = builder.fcmp_ordered("<", builder.fmul(builder.fmul(u, h), u), lost_decrease)
+        u = builder.select(builder.and_(free, rounding), zero, u)
         self._store_lanes(builder.fadd(w, u), place)
         self._store_lanes(u, builder.gep(self.data("delta"), [self["delta_at"]]))
 
@@ -389,6 +398,9 @@ class _Code:  # pragma: no cover - compiled
     def _add_to(self, place: Any, x: Any, y: Any) -> None:
         builder = self._builder
         builder.store(builder.fadd(builder.load(place), self._times(x, y), flags=CONTRACT), place)
+
+    def _constant(self, value: Any) -> Any:
+        return ir.Constant(self.vector, [float(value)] * LANES)
 
     def _lane(self, vector: Any, j: int) -> Any:
         """Lane j, in all lanes."""

@@ -14,14 +14,15 @@ import numpy as np
 
 from everypair.engine.binding import Initializer
 from everypair.engine.cpu import CpuEngine
+from everypair.engine.divergence import DivergedError
 from everypair.engine.feedback import Feedback, as_feedback
 from everypair.engine.initialization import item_vectors
 from everypair.engine.regularization import Regularization
-from everypair.engine.solver import ICD, DivergedError, Epoch
+from everypair.engine.solver import ICD, Epoch
 from everypair.models.assembly import Plan, assemble, reassemble, set_parameters
 from everypair.models.base import Model
 from everypair.models.fit_state import FitState, cut_short
-from everypair.models.training_run import TrainingRun, diverging
+from everypair.models.training_run import TrainingRun
 from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import Products, Scores
 from everypair.runtime import validation as check
@@ -144,7 +145,7 @@ class TowerModel(Model):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
         stateful: Any = callback if callable(getattr(callback, "resume", None)) else None
         folder = None if checkpoint is None else Checkpoint(checkpoint, every)
-        with Workers(n_threads) as workers, one_blas_thread(), diverging(self.dtype):
+        with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             solver = self.build_solver(feedback, contexts, items, workers, start, fixed)
             weight = solver.engine.feedback.item_weight
             state = FitState(solver.towers, feedback.shape, solver.engine.alpha0, None if weight is None else weight.copy())
@@ -158,7 +159,7 @@ class TowerModel(Model):
                     stateful.resume(self, resumed.callback, resumed.arrays)
                 run.run(epochs, resumed)
             except BaseException as error:
-                if not state.history or isinstance(error, DivergedError | np.linalg.LinAlgError):
+                if not state.history or isinstance(error, DivergedError):
                     self._state = before
                 else:  # a callback failed, or a checkpoint could not be written: keep the epochs so far
                     state.stop_reason = "error"

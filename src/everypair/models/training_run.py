@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from everypair.engine.solver import ICD, DivergedError, Epoch, RunObserver
+from everypair.engine.solver import ICD, Epoch, RunObserver
 from everypair.models.fit_state import FitState
 from everypair.persistence.checkpoint import Checkpoint, Identity, State
 from everypair.runtime.progress import Progress
@@ -78,16 +78,6 @@ class TrainingRun(RunObserver):
             callback = None if self.stateful is None else self.stateful.state()
             arrays: Mapping[str, np.ndarray] = getattr(self.stateful, "arrays", dict)()
             self.checkpoint.write(State(self.state.values(), self.state.history, reason, self.tol, callback, arrays))
-
-
-@contextmanager
-def diverging(dtype: Any) -> Iterator[None]:
-    """Silence overflows, which the objective detects; eigenvalue problems that fail to converge are divergence, too."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            yield
-    except np.linalg.LinAlgError as error:
-        raise DivergedError(np.nan, np.dtype(dtype)) from error
 
 
 @contextmanager

@@ -32,3 +32,13 @@ def _pairwise(term: Callable[[int, int], np.ndarray], start: int, stop: int) -> 
 def tiny(dtype: Any) -> float:
     """Relative size below which a sum of curvatures is treated as a rounding error."""
     return 64 * float(np.finfo(dtype).eps)
+
+
+def lost_decrease(dtype: Any) -> float:
+    """Decrease of the loss by a step, relative to the size of what its gradient is made of, below which the gradient is rounding.
+
+    A step on w with gradient g and curvature h lowers the loss by ``g^2 / h``. The error of g is in proportion to ``sqrt(h E)``, by
+    Cauchy and Schwarz, with E the sum of ``alpha (|s| + |y|)^2``: so this test does not depend on the scale of w, as a test of g
+    alone would. Where L2 holds w, a step of rounding over curvature does no harm; where nothing does, w would run away.
+    """
+    return tiny(dtype) ** 2

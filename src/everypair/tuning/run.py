@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from everypair.data import Dataset
-from everypair.engine.solver import DivergedError
+from everypair.engine.divergence import DivergedError
 from everypair.evaluation import EarlyStopping, Split
 from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.evaluation.splits import Splitter

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from everypair.engine.solver import DivergedError
+from everypair.engine.divergence import DivergedError
 from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
 from everypair.evaluation.splits import Split
 from everypair.models.tower_model import AUTO, auto_weight
