@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import everypair as ep
@@ -187,6 +187,19 @@ def test_the_gram_of_contexts_is_kept_in_step(name: str, update: Any, moved: boo
     phi = state.vectors.vectors(state.contexts.columns(TrainingSet.of(state.dataset, state.by_user).contexts)).astype(np.float64)
     np.testing.assert_allclose(state.vectors.context_gram, phi.T @ phi, rtol=1e-6, atol=1e-8)
     assert state.vectors.n_contexts == len(phi)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 8))
+@example(58, 2)
+@example(70, 3)
+def test_without_l2_the_minimum_nearest_to_zero(seed: int, k: int) -> None:
+    """Also where the equations of fewer events than dimensions have pivots that are rounding."""
+    random = np.random.default_rng(seed)
+    S = random.normal(size=(random.integers(0, k + 1), k)) * 10.0 ** random.uniform(-1.0, 0.0, k)
+    A, rhs = S.T @ S, S.T @ random.normal(size=len(S))
+    found = fold_in.minimum(A, rhs, np.zeros(k))
+    assert np.linalg.norm(A @ found - rhs) <= 1e-6 * np.linalg.norm(rhs)
+    assert np.linalg.norm(found) <= 1.01 * np.linalg.norm(np.linalg.pinv(S) @ np.linalg.pinv(S).T @ rhs)
 
 
 @pytest.mark.parametrize("unit", ["user", "event"])

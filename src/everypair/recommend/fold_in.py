@@ -16,6 +16,7 @@ Items are the same with the sides exchanged.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from everypair.engine.feedback import Feedback, explicit_weight, values_at
 from everypair.engine.tower import Tower
 from everypair.recommend.level_parameters import LevelSlots
-from everypair.runtime.numerics import Values
+from everypair.runtime.numerics import Values, tiny
 
 TANGENT_ENTRIES = 4_000_000  # of the matrices T in memory at once
 
@@ -236,9 +237,11 @@ def _equations(
 def minimum(A: np.ndarray, rhs: np.ndarray, penalty: np.ndarray) -> np.ndarray:
     """``(A + diag(penalty))^-1 rhs``; where the minimum is not unique, the one nearest to zero."""
     A = A + np.diag(penalty)
-    try:
-        return cho_solve(cho_factor(A), rhs)
-    except LinAlgError:
-        values, Q = np.linalg.eigh(A)
-        there = values > len(A) * np.finfo(float).eps * values.max(initial=0.0)
-        return Q[:, there] @ ((Q[:, there].T @ rhs) / values[there])
+    with suppress(LinAlgError):
+        factor = cho_factor(A)
+        pivots = np.square(np.diag(factor[0]))
+        if np.all(penalty > 0.0) or np.all(pivots > np.sqrt(np.finfo(float).eps) * np.diag(A)):  # else pivots may be rounding
+            return cho_solve(factor, rhs)
+    values, Q = np.linalg.eigh(A)
+    there = values > tiny(float) * values.max(initial=0.0)
+    return Q[:, there] @ ((Q[:, there].T @ rhs) / values[there])
