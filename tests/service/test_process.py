@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -11,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +29,7 @@ from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post
 
 pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
 USERS = dataset().users.values.to_pylist()
+SIMILAR = 'everypair_requests_total{route="/similar",status="200"}'  # the metric
 
 
 @pytest.fixture(scope="module")
@@ -257,23 +258,22 @@ def test_a_reload_may_take_longer_than_a_request(tmp_path: Path) -> None:
 
         for seed in (2, 3):
             fitted(seed=seed).save(tmp_path)
-            slow = service.workers()[1]
-            os.kill(slow, signal.SIGSTOP)  # a reload cannot finish while a worker is stopped
+            os.kill(service.process.pid, signal.SIGSTOP)  # there are no reloads while the supervisor is stopped
             for asking in [pool.submit(reload, 0.5) for _ in range(16)]:
                 with pytest.raises(httpx.TimeoutException):
                     asking.result()
-            os.kill(slow, signal.SIGCONT)
+            os.kill(service.process.pid, signal.SIGCONT)
             service.wait_for_log("switched")
             service.wait_for_log("switched")
         fitted(seed=4).save(tmp_path)
-        slow = service.workers()[1]
-        os.kill(slow, signal.SIGSTOP)
-        asking = [pool.submit(reload, 60) for _ in range(20)]  # requests to one worker share one reload
-        time.sleep(2.5)
-        os.kill(slow, signal.SIGCONT)
+        os.kill(service.process.pid, signal.SIGSTOP)
+        asking = [pool.submit(reload, WAIT) for _ in range(20)]
+        time.sleep(2.5)  # longer than a request may take, and than pings do
+        os.kill(service.process.pid, signal.SIGCONT)
         answers = [each.result() for each in asking]
         assert {answer.status_code for answer in answers} == {200}
         assert len({answer.json()["model"] for answer in answers}) == 1
+        assert len(service.workers()) == 2
 
 
 def test_a_restarted_worker_has_the_model_in_use(tmp_path: Path) -> None:
@@ -293,12 +293,98 @@ def test_a_restarted_worker_has_the_model_in_use(tmp_path: Path) -> None:
                 answer = service.client.post("/reload")
                 assert answer.status_code == 409
                 assert str(tmp_path) not in answer.text
+                assert f"{before} still answers: the model's folder does not exist." in answer.json()["error"]["message"]
             os.kill(service.workers()[0], signal.SIGKILL)
             service.wait_for_log("worker started")
             assert {get(f"{service.url}/health").json()["model"] for _ in range(16)} == {before}
         fitted(seed=3).save(model)
         assert service.client.post("/reload").json()["changed"] is True
-    assert not list(Path(tempfile.gettempdir()).glob(f".everypair-serve-*/{before}"))
+
+
+def test_a_signal_reloads(tmp_path: Path) -> None:
+    fitted(seed=1).save(tmp_path)
+    with serving(tmp_path, "--workers", "2", "--no-watch") as service:
+        fitted(seed=2).save(tmp_path)
+        service.process.send_signal(signal.SIGHUP)
+        versions = {json.loads(service.wait_for_log("switched"))["model"] for _ in range(2)}
+        assert {get(f"{service.url}/health").json()["model"] for _ in range(16)} == versions
+
+
+def test_files_of_the_model_that_are_overwritten(tmp_path: Path) -> None:
+    """``cp`` truncates files before it writes them: no worker may have them mapped. Then the model is whole again."""
+    model, copy = tmp_path / "model", tmp_path / "copy"
+    fitted().save(model)
+    shutil.copytree(model, copy)
+    wanted = fitted().recommend(users=USERS[:4], n=5)["score"].to_pylist()
+    with serving(model, "--workers", "2") as service:
+        workers = service.workers()
+        for file in model.iterdir():
+            file.chmod(0o644)
+            os.truncate(file, 0)
+        service.wait_for_log("model refused")
+        for _ in range(10):  # on connections of their own, which reach both workers
+            answer = post(f"{service.url}/recommend/batch", json={"users": USERS[:4], "n": 5})
+            assert [entry["score"] for entries in answer.json()["lists"] for entry in entries] == wanted
+        for file in copy.iterdir():
+            shutil.copyfile(file, model / file.name)
+        assert service.client.post("/reload").json()["changed"] is False
+        assert service.workers() == workers
+
+
+# what a service leaves and takes
+
+
+def files_mapped(pid: int) -> set[str]:
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
+
+
+def test_nothing_is_written_to_disks(tmp_path: Path) -> None:
+    """So a full disk harms nobody, and nothing stays there when the service is killed, not even where it could be mapped."""
+    model, temporary = tmp_path / "model", tmp_path / "temporary"
+    temporary.mkdir()
+    fitted(seed=1).save(model)
+    with serving(model, "--workers", "2", TMPDIR=str(temporary)) as service:
+        workers = service.workers()
+        assert get(f"{service.url}/metrics").status_code == 200
+        assert post(f"{service.url}/recommend", json={"user": USERS[0]}).status_code == 200
+        fitted(seed=2).save(model)
+        service.wait_for_log("switched")
+        service.wait_for_log("switched")
+        for pid in workers:
+            assert not [path for path in files_mapped(pid) if path.startswith(str(tmp_path))]
+        assert not list(temporary.iterdir())
+        for pid in (service.process.pid, *workers):
+            os.kill(pid, signal.SIGKILL)
+        service.process.wait(WAIT)
+    assert not list(temporary.iterdir())
+    assert [path.name for path in tmp_path.iterdir() if path not in (model, temporary)] == []
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}),
+        ({"OPENBLAS_NUM_THREADS": "2"}, {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "1"}),
+        ({"OMP_NUM_THREADS": "2"}, {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": None, "MKL_NUM_THREADS": None}),
+    ],
+    ids=["nothing is set", "one library", "all libraries"],
+)
+def test_blas_has_one_thread_unless_the_operator_says_otherwise(
+    tmp_path: Path, given: dict[str, str], wanted: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in wanted:
+        monkeypatch.delenv(name, raising=False)
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2", **given) as service:
+        for pid in service.workers():
+            found = environment_of(pid)
+            assert {name: found.get(name) for name in wanted} == wanted
 
 
 # crashes and signals
@@ -310,11 +396,78 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         first, second = service.workers()
         os.kill(first, signal.SIGKILL)
         service.wait_for_log("worker ended")
+        assert json.loads(service.wait_for_log("worker is replaced"))["seconds"] == 0
         service.wait_for_log("worker started")
         assert second in service.workers()
         assert len(service.workers()) == 2
         for _ in range(20):
             assert post(f"{service.url}/recommend", json={"user": USERS[0]}).status_code == 200
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+def test_no_connection_waits_for_a_worker_that_does_not_answer(tmp_path: Path, sent: signal.Signals) -> None:
+    """Although the supervisor, which is stopped, replaces no worker meanwhile."""
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service:
+        os.kill(service.process.pid, signal.SIGSTOP)
+        try:
+            os.kill(service.workers()[0], sent)
+            for _ in range(20):
+                assert get(f"{service.url}/health", timeout=20).status_code == 200
+        finally:
+            os.kill(service.process.pid, signal.SIGCONT)
+        service.wait_for_log("worker started")
+        assert len(service.workers()) == 2
+
+
+def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
+    """Meanwhile metrics are those of all workers, and a new model waits for nobody but the worker that hangs."""
+    fitted(seed=1).save(tmp_path)
+    with serving(tmp_path, "--workers", "2", "--no-watch") as service:
+        for _ in range(10):
+            post(f"{service.url}/similar", json={"item": "v01"})
+        assert service.gauge(SIMILAR) == 10
+        hanging, other = service.workers()
+        fitted(seed=2).save(tmp_path)
+        os.kill(hanging, signal.SIGSTOP)
+        assert service.gauge(SIMILAR) == 10
+        version = post(f"{service.url}/reload").json()["model"]
+        assert json.loads(service.wait_for_log("worker hangs"))["worker"] == 0
+        assert json.loads(service.wait_for_log("worker started"))["model"] == version
+        assert other in service.workers()
+        assert hanging not in service.workers()
+        assert {get(f"{service.url}/health").json()["model"] for _ in range(16)} == {version}
+        assert service.gauge(SIMILAR) == 10
+        assert service.gauge("everypair_worker_restarts_total") == 1
+        assert service.gauge("everypair_workers ") == 2
+
+
+def test_counts_of_killed_workers_stay(tmp_path: Path) -> None:
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service:
+        counts = []
+        for turn in range(3):
+            for _ in range(10):
+                post(f"{service.url}/similar", json={"item": "v01"})
+            counts.append(service.gauge(SIMILAR))
+            os.kill(service.workers()[turn % 2], signal.SIGKILL)
+            service.wait_for_log("worker started")
+        counts.append(service.gauge(SIMILAR))
+        assert counts == [10, 20, 30, 30]
+        assert service.gauge('everypair_request_seconds_count{route="/similar"}') == 30
+
+
+def test_a_signal_to_a_worker_replaces_it(tmp_path: Path) -> None:
+    """It completes its requests, and the others take new connections meanwhile."""
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service:
+        workers = service.workers()
+        os.kill(workers[0], signal.SIGTERM)
+        for _ in range(50):
+            assert get(f"{service.url}/health").status_code == 200
+        assert json.loads(service.wait_for_log("worker ended"))["status"] == 0
+        service.wait_for_log("worker started")
+        assert workers[1] in service.workers()
 
 
 def test_responses_that_clients_do_not_read_are_aborted(tmp_path: Path) -> None:
@@ -396,6 +549,158 @@ def test_requests_are_completed_before_the_service_ends(tmp_path: Path, sent: si
             get(f"{service.url}/health")
         service.wait_for_log("stopped")
         assert service.rest_of_log() == [], "the log is lines of JSON only, and 'stopped' is the last"
+
+
+def ask_raw(port: int, path: str) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+    connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode())
+    return connection
+
+
+def read_raw(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Status, headers and body of a response, and that the connection is closed after it, if it says so."""
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    body = json.loads(response.read())
+    if headers.get("connection") == "close":
+        assert connection.recv(1) == b""
+    return response.status, headers, body
+
+
+def test_no_request_is_lost_when_the_service_stops(tmp_path: Path) -> None:
+    """Neither those that wait to be accepted, nor those that clients send on connections that they have open."""
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service, ExitStack() as opened:
+        idle = [opened.enter_context(ask_raw(service.port, "/health")) for _ in range(8)]
+        assert {read_raw(connection)[0] for connection in idle} == {200}
+        workers = service.workers()
+        for pid in workers:
+            os.kill(pid, signal.SIGSTOP)
+        waiting = [opened.enter_context(ask_raw(service.port, "/health")) for _ in range(30)]
+        service.process.send_signal(signal.SIGTERM)
+        service.wait_for_log("stopping")
+        for connection in idle:
+            connection.sendall(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for pid in workers:
+            os.kill(pid, signal.SIGCONT)
+        assert {read_raw(connection)[0] for connection in waiting} == {200}
+        assert {read_raw(connection)[0] for connection in idle} <= {200, 503}
+        assert service.process.wait(WAIT) == 0
+        service.wait_for_log("stopped")
+
+
+def test_a_service_that_stops_is_not_ready_and_takes_no_connections(tmp_path: Path) -> None:
+    fitted().save(tmp_path)
+    body = json.dumps({"user": USERS[0]}).encode()
+    head = b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    with serving(tmp_path) as service, ExitStack() as opened:
+        unfinished = opened.enter_context(socket.create_connection(("127.0.0.1", service.port), timeout=WAIT))
+        unfinished.sendall(head + body[:-1])
+        wait_until(lambda: service.gauge("everypair_requests_in_flight") == 2)
+        probe = opened.enter_context(ask_raw(service.port, "/ready"))
+        assert read_raw(probe)[0] == 200
+        service.process.send_signal(signal.SIGTERM)
+        status = 200
+        while status == 200:
+            probe.sendall(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            status, headers, refusal = read_raw(probe)
+        assert (status, headers["connection"]) == (503, "close")
+        assert "ends" in refusal["error"]["message"]
+
+        def is_refused() -> bool:
+            with socket.socket() as late:
+                late.settimeout(0.1)
+                return late.connect_ex(("127.0.0.1", service.port)) == errno.ECONNREFUSED
+
+        wait_until(is_refused)
+        unfinished.sendall(body[-1:])
+        status, headers, _ = read_raw(unfinished)
+        assert (status, headers["connection"]) == (200, "close")
+        assert service.process.wait(WAIT) == 0
+
+
+def test_a_worker_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    fitted().save(tmp_path)
+    with serving(tmp_path, "--workers", "2") as service:
+        os.kill(service.workers()[0], signal.SIGSTOP)
+        service.process.send_signal(signal.SIGTERM)
+        service.wait_for_log("worker hangs")
+        assert service.process.wait(WAIT) == 0
+
+
+def test_a_signal_to_stop_during_a_reload_is_no_error(tmp_path: Path) -> None:
+    fitted(seed=1).save(tmp_path)
+    with serving(tmp_path, "--workers", "2", "--no-watch") as service, ThreadPoolExecutor(1) as pool:
+        wait_until(lambda: post(f"{service.url}/reload").status_code == 200)
+        service.wait_for_log("reloading")
+        fitted(seed=2).save(tmp_path)
+        slow = service.workers()[0]
+        os.kill(slow, signal.SIGSTOP)  # the reload cannot be done before
+        asking = pool.submit(post, f"{service.url}/reload")
+        service.wait_for_log("reloading")
+        service.process.send_signal(signal.SIGTERM)
+        service.wait_for_log("stopping")
+        os.kill(slow, signal.SIGCONT)
+        answer = asking.result()
+        assert answer.status_code == 409
+        assert "the service is stopping" in answer.json()["error"]["message"]
+        assert service.process.wait(WAIT) == 0
+        lines = [json.loads(line) for line in service.rest_of_log()]
+        assert not [line for line in lines if line["level"] == "error" and line["event"] != "worker hangs"]
+
+
+def test_another_service_takes_over_without_a_gap(tmp_path: Path) -> None:
+    """No request fails while a new service starts on the same port, with another model, and the old one stops."""
+    folders = [tmp_path / name for name in ("old", "new", "newest")]
+    for seed, folder in enumerate(folders):
+        fitted(seed=seed).save(folder)
+    port, answers, stop = str(free_port()), [], threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                answers.append(get(f"http://127.0.0.1:{port}/health").json()["model"])
+            except httpx.HTTPError as error:
+                answers.append(error)
+
+    with ThreadPoolExecutor(4) as pool, ExitStack() as running:
+        running.callback(stop.set)
+        service = running.enter_context(serving(folders[0], "--workers", "2", "--port", port, "--take-over"))
+        asking = [pool.submit(ask) for _ in range(4)]
+        for folder in folders[1:]:
+            new = running.enter_context(serving(folder, "--workers", "2", "--port", port, "--take-over"))
+            version = get(f"{service.url}/health").json()["model"]
+            service.process.send_signal(signal.SIGTERM)
+            assert service.process.wait(WAIT) == 0
+            service = new
+        version = json.loads((folders[-1] / "manifest.json").read_text())["sha256"][:16]
+        n = len(answers)
+        wait_until(lambda: len(answers) >= n + 20)
+        stop.set()
+        for each in asking:
+            each.result()
+    assert not [answer for answer in answers if isinstance(answer, Exception)]
+    assert len(set(answers)) == 3
+    assert answers[-1] == version
+
+
+def test_only_one_service_takes_over_at_a_time(tmp_path: Path) -> None:
+    fitted().save(tmp_path)
+    port = str(free_port())
+    with serving(tmp_path, "--port", port), serving(tmp_path, "--port", port, "--take-over") as heir:
+        third = run_serve(tmp_path, "--port", port, "--take-over")
+        assert third.returncode == 1
+        assert "it is in use" in third.stderr
+        heir.process.kill()
+        heir.process.wait(WAIT)
+        with serving(tmp_path, "--port", port, "--take-over") as service:
+            assert get(f"{service.url}/health").status_code == 200
+    unnamed = run_serve(tmp_path, "--port", "0", "--take-over")
+    assert unnamed.returncode == 2
+    assert "--take-over needs the port of the running service" in unnamed.stderr
 
 
 def test_a_killed_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-import shutil
-import signal
-import socket
-import tempfile
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +20,9 @@ from everypair.service import Settings
 from everypair.service.engine import ServiceEngine
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch
-from everypair.service.snapshot import Snapshots
-from everypair.service.supervisor import Supervisor
-from everypair.service.worker import SupervisorLink
 
 from profiles import EXAMPLES
-from services import WAIT, AppClient, create_app, dataset, fitted, get, post
+from services import WAIT, AppClient, create_app, dataset, fitted
 
 DATA = dataset()
 USERS, ITEMS = DATA.users.values.to_pylist(), DATA.items.values.to_pylist()
@@ -585,96 +576,3 @@ def test_no_response_mixes_two_models(tmp_path: Path) -> None:
     assert len({answer["model"] for _, answer in found}) == 2
     for j, answer in found:
         assert entries(answer["items"]) == wanted[answer["model"]][j]
-
-
-# snapshots, workers and the supervisor
-
-
-def test_snapshots_are_linked_on_the_disk_of_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tmp_path / "shop" / "model"
-    fitted().save(model)
-    link = os.link
-
-    def link_beside_the_model(source: Any, target: Any) -> None:
-        if Path(target).is_relative_to(tempfile.gettempdir()) and not Path(target).is_relative_to(tmp_path / "shop"):
-            raise OSError(18, "another disk")
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", link_beside_the_model)
-    snapshots = Snapshots(model)
-    snapshot = snapshots.take()
-    assert snapshot.parent.parent == model.parent
-    shutil.rmtree(model)
-    assert ep.load(snapshot, verify=True).dataset_.n_users == len(USERS)
-    snapshots.close()
-    assert not list(model.parent.iterdir())
-
-    def link_nowhere(source: Any, target: Any) -> None:
-        raise OSError(18, "another disk")
-
-    fitted().save(model)
-    monkeypatch.setattr(os, "link", link_nowhere)
-    assert Snapshots(model).take() == model
-    (numbers,) = model.glob("everypair-numbers-*")
-    numbers.unlink()
-    with pytest.raises(ValueError, match="missing, and the manifest names it"):
-        Snapshots(model).take()
-
-
-def test_any_error_while_opening_is_a_refusal() -> None:
-    ours, theirs = multiprocessing.Pipe()
-    link, ended = SupervisorLink(theirs), threading.Event()
-
-    class BrokenSlot:
-        def prepare(self, *arguments: Any) -> str:
-            raise MemoryError
-
-        def drop(self) -> None:
-            pass
-
-    listening = threading.Thread(target=link.listen, args=(BrokenSlot(), ended.set))
-    listening.start()
-    ours.send(("prepare", 7, Path("model"), True))
-    assert ours.recv() == ("refused", 7, "MemoryError")
-    ours.send(("reloaded", None))  # without a request
-    assert not ended.is_set()
-    ours.close()
-    listening.join(10)
-    assert ended.is_set()
-
-
-@pytest.mark.usefixtures("restored_loggers")
-def test_a_supervisor_in_this_process(tmp_path: Path) -> None:
-    """A new model in the watched folder, a refused model, a killed worker, a signal to stop."""
-    model = tmp_path / "model"
-    fitted(seed=1).save(model)
-    supervisor = Supervisor(model, Settings(), 0, n_workers=1, log_level="critical")
-    found: dict[str, Any] = {}
-
-    def version() -> str:
-        return get(f"http://127.0.0.1:{supervisor.port}/health").json()["model"]
-
-    def client() -> None:
-        try:
-            found["first"] = version()
-            fitted(seed=2).save(model)
-            end = time.monotonic() + WAIT
-            while version() == found["first"] and time.monotonic() < end:
-                time.sleep(0.05)
-            found["second"] = version()
-            (model / "manifest.json").write_text("{}")
-            found["refused"] = post(f"http://127.0.0.1:{supervisor.port}/reload")
-            os.kill(supervisor._workers[0].process.pid, signal.SIGKILL)
-            found["third"] = version()
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    supervisor.run(lambda: threading.Thread(target=client).start())
-    assert found["first"] != found["second"] == found["third"] == supervisor.version
-    assert found["refused"].status_code == 409
-    assert not [path for path in tmp_path.iterdir() if path != model]
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(OSError, match="it is in use"):
-            Supervisor(model, Settings(), taken.getsockname()[1])

@@ -57,6 +57,11 @@ def _default(name: str) -> str:
 @click.option("--open", "shown", is_flag=True, help="Open the page in a browser.")
 @click.option("--watch/--no-watch", default=True, show_default=True, help="Switch to a new model when one is saved to the folder.")
 @click.option(
+    "--take-over",
+    is_flag=True,
+    help="Share the port of a service that runs on it, for a restart without a gap: stop that one when this one serves.",
+)
+@click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="A host name that clients use for the service; may be repeated."
 )
 @click.option(
@@ -91,12 +96,14 @@ def _default(name: str) -> str:
     is_flag=True,
     help="Log client addresses and messages of refused requests, which may hold personal data.",
 )
-def serve(model: Path, workers: int, watch: bool, shown: bool, log_level: str, **options: Any) -> None:
+def serve(model: Path, workers: int, watch: bool, take_over: bool, shown: bool, log_level: str, **options: Any) -> None:
     """Serve a saved MODEL over HTTP: /v1/recommend, /v1/similar, /v1/explain, /v1/items, /ready, /metrics, documented at /docs.
 
     The page at / explores the model. A new model saved to the same folder replaces it in all workers, between two requests; a
-    damaged one is refused, and the old one stays. After SIGTERM or Ctrl-C, running requests are answered first.
+    damaged one is refused, and the old one stays. After SIGTERM or Ctrl-C, running requests are answered first; SIGHUP reloads.
     """
+    if take_over and not options["port"]:
+        raise click.UsageError("--take-over needs the port of the running service: --port.")
     from everypair.service import require_dependencies
     from everypair.service.limits import Limits
     from everypair.service.settings import Settings
@@ -124,7 +131,7 @@ def serve(model: Path, workers: int, watch: bool, shown: bool, log_level: str, *
         )
     if settings.recommend_tokens and not settings.tokens:
         note(f"there is a token for recommendations alone, and none for everything: all else is refused. Set {TOKEN}.")
-    supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level)
+    supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level, take_over)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{supervisor.port}/"
 

@@ -198,12 +198,13 @@ class Folder:
 
     def _payload(self, name: str, entry: Any, mapped: tuple[str, ...], verify: bool) -> Any:
         path = self.checked(entry, verify or name not in mapped)
-        if path.suffix != ARRAYS:
+        named = self.path / entry["file"]
+        if named.suffix != ARRAYS:
             return path.read_bytes()
         try:
             arrays = _mapped(path)
         except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-            raise self.refused(path, f"not a file of arrays: {error}") from error
+            raise self.refused(named, f"not a file of arrays: {error}") from error
         return arrays if name in mapped else {key: np.array(array) for key, array in arrays.items()}
 
     def checked(self, entry: Any, verify: bool) -> Path:

@@ -86,8 +86,12 @@ def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type
 
 def read(path: str | os.PathLike[str], verify: bool = False, custom: Iterable[type] = ()) -> tuple[Archived, str]:
     """The recommender of a folder, and the checksum of the folder's content; arguments as for :func:`everypair.load`."""
+    return read_folder(Folder(path, KIND, VERSION), verify, custom)
+
+
+def read_folder(folder: Folder, verify: bool = False, custom: Iterable[type] = ()) -> tuple[Archived, str]:
+    """The same for a folder that is open already, such as one in memory."""
     known = known_classes(custom)
-    folder = Folder(path, KIND, VERSION)
     contents = folder.open(MAPPED, verify)
     try:
         return _restored(contents.manifest, contents.payloads, known), checksum(contents.manifest)

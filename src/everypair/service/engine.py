@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from everypair.service.errors import RequestError, field_errors
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch, json_value
 from everypair.service.model_card import model_card
+from everypair.service.snapshot import Snapshot, take_snapshot
 from everypair.service.telemetry import log
 
 UNSAVED = "unsaved"  # the version of a recommender that was not loaded from a folder
@@ -52,9 +54,12 @@ class ServiceEngine:
         self.item_search = ItemSearch(self._dataset, self._state.popularity, title)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], verify: bool = True, title: str | None = None) -> ServiceEngine:
-        """Open a saved model and warm it up. Parameters are mapped into memory."""
-        archived, checksum = archive.read(path, verify)
+    def open(cls, model: str | os.PathLike[str] | Snapshot, title: str | None = None) -> ServiceEngine:
+        """Open a saved model, or a snapshot of one, and warm it up. Parameters are mapped."""
+        if not isinstance(model, Snapshot):
+            with take_snapshot(Path(model).absolute()) as snapshot:
+                return cls.open(snapshot, title)
+        archived, checksum = archive.read_folder(model)
         recommender = Recommender.from_archive(archived)
         if recommender.model.cut_short is not None:
             log("model unfinished", logging.WARNING, why=recommender.model.cut_short)

@@ -1,25 +1,30 @@
-"""Messages between the supervisor and its workers: tuples, pickled over a pipe. The first entry names the message.
+"""Messages between the supervisor and its workers: tuples, over a :class:`~everypair.service.channel.Channel`.
 
 Supervisor to worker::
 
-    ("prepare", round, path, verify)  open the model in this folder beside the one in use
-    ("commit", round)                 use the prepared model
-    ("drop", round)                   forget the prepared model
-    ("reloaded", ReloadResult)        the outcome of a reload that this worker's clients requested
+    ("prepare", round, path, manifest, names)  open the model of these files, which come with the message
+    ("commit", round)                          use it; the first time: begin to answer requests
+    ("drop", round)                            forget it
+    ("reloaded", request, ReloadResult)        the outcome of a reload
+    ("ping", number)
+    ("gathered", request, families)            the metrics of all workers
+    ("stop",)                                  complete the requests and end
 
 Worker to supervisor::
 
-    ("ready", round, version)         a model is open; round 0: at the start of the worker
-    ("refused", round, reason)        a model cannot be used
-    ("committed", round, version)     the prepared model is in use
-    ("reload",)                       a client requested a reload
+    ("ready", round, version)                  the model is open
+    ("refused", round, reason)                 the model cannot be used
+    ("committed", round, version)              the model is in use
+    ("reload", request)                        a client asks for a reload
+    ("pong", number, families)                 the metrics of this worker
+    ("gather", request)                        a client asks for the metrics of all workers
+    ("stop",)                                  the worker got a signal to stop
 
-A round is one attempt to switch all workers; replies to earlier rounds are ignored.
+A round is one attempt to have a worker use a model; replies to earlier rounds are ignored. Workers number their requests.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from everypair.service.settings import Settings
@@ -28,10 +33,8 @@ from everypair.service.settings import Settings
 class WorkerOptions(NamedTuple):
     """What a worker process is started with."""
 
-    path: Path
     settings: Settings
     log_level: str
-    verify: bool
 
 
 class ReloadResult(NamedTuple):

@@ -1,80 +1,49 @@
-"""The supervisor process: starts and restarts workers, and switches all of them to a new model, or none."""
+"""The supervisor process: it keeps the workers running, and switches them to new models.
+
+It never waits for one process: messages, ends of processes, signals and timers are events of one loop, and what may take long (to
+copy a model) runs in a thread. In particular:
+
+- A worker that hangs stops answering pings (:mod:`~everypair.service.heartbeat`), is killed, and replaced like one that ended.
+- All workers accept connections from one socket (:mod:`~everypair.service.listener`): none waits for a worker that is gone.
+- The model is held in memory (:mod:`~everypair.service.snapshot`), so a worker that replaces another opens what the others have. A
+  new model is opened by all workers before one uses it (:mod:`~everypair.service.model_switch`).
+- To stop, new connections are refused, those that wait are accepted, and workers complete their requests. Another service may share
+  the socket by then, and accept them instead (:mod:`~everypair.service.handover`).
+- Nothing is written to a disk, so nothing stays there if the supervisor is killed. Its workers notice, complete their requests and
+  end.
+"""
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import logging
-import multiprocessing
-import os
 import resource
-import shutil
 import signal
-import socket
-import tempfile
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.multiprocess import mark_process_dead
-
 from everypair.runtime.signals import may_be_handled
+from everypair.service.channel import Message
+from everypair.service.daemon_thread import in_daemon_thread
+from everypair.service.handover import Handover, take_over
+from everypair.service.listener import open_listener, refuse_new_connections
 from everypair.service.messages import ReloadResult, WorkerOptions
+from everypair.service.metric_families import Family, combined, lasting
+from everypair.service.model_switch import ModelSwitch
 from everypair.service.settings import Settings
-from everypair.service.snapshot import Snapshots
-from everypair.service.telemetry import METRICS_FOLDER, log, log_to_stderr, without_path
-from everypair.service.worker import BACKLOG, SHUTDOWN_SECONDS, run_worker
+from everypair.service.snapshot import Snapshot, Stamp, stamp_of, take_snapshot
+from everypair.service.telemetry import SupervisorMetrics, log, log_to_stderr, reason_of, without_path
+from everypair.service.worker import SIGNALS
+from everypair.service.worker_process import WorkerProcess
 
 POLL_SECONDS = 0.5  # between looks at the model's folder
-OPEN_SECONDS = 600.0  # for a worker to open a model
-FIRST_DELAY, MAX_DELAY = 1.0, 30.0  # seconds before a worker is restarted; the delay doubles while restarts fail
+GATHER_SECONDS = 1.0  # for workers to send their metrics
+FIRST_DELAY, MAX_DELAY = 1.0, 30.0  # seconds before a worker is replaced that ended soon after its start; doubled each time
+STOP_SECONDS = 40.0  # for workers to complete their requests
 MAX_OPEN_FILES = 65_536
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-
-
-class WorkerProcess:
-    """A worker as the supervisor sees it: the process, the pipe to it, and its socket, which survives restarts."""
-
-    def __init__(self, number: int, listener: socket.socket) -> None:
-        self.number, self.listener = number, listener
-        self.process: Any = None
-        self.pipe: Any = None
-        self.reload_requested = False  # by a client
-        self.restart_delay, self.restart_at, self.started_at = FIRST_DELAY, 0.0, 0.0
-
-    def start(self, options: WorkerOptions) -> None:
-        if self.pipe is not None:
-            self.pipe.close()
-        context = multiprocessing.get_context("spawn")
-        self.pipe, worker_end = context.Pipe()
-        name, arguments = f"worker {self.number}", (options, self.listener, worker_end)
-        self.process = context.Process(target=run_worker, args=arguments, name=name, daemon=True)
-        self.process.start()
-        worker_end.close()
-        self.started_at, self.reload_requested = time.monotonic(), False
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.is_alive()
-
-    def send(self, *message: Any) -> None:
-        with suppress(OSError, ValueError):
-            self.pipe.send(message)
-
-    def receive(self, timeout: float) -> tuple[Any, ...]:
-        """The next message, ("late",) or ("gone",). Requests for a reload are recorded and skipped."""
-        until = time.monotonic() + timeout
-        try:
-            while self.pipe.poll(max(0.0, until - time.monotonic())):
-                message = self.pipe.recv()
-                if message[0] != "reload":
-                    return message
-                self.reload_requested = True
-        except (EOFError, OSError):
-            return ("gone",)
-        return ("late",)
+STOPPING = "the service is stopping."
 
 
 class Supervisor:
@@ -91,226 +60,222 @@ class Supervisor:
     watch : bool
         Switch when a new model is saved to the folder.
     log_level : str
+    take_over : bool
+        Share the socket of a service that runs on the same address, if there is one.
     """
 
     def __init__(
-        self, path: Path, settings: Settings, port: int, n_workers: int = 1, watch: bool = True, log_level: str = "info"
-    ) -> None:
-        self.path, self.settings, self._watch, self._log_level = path.absolute(), settings, watch, log_level
-        self.version, self._stopping, self._round = "", False, 0
-        self._snapshots = Snapshots(self.path)
-        self._last_stamp = self._snapshots.stamp()
-        self._snapshot = self.path  # the folder that workers open
-        listeners = _open_listeners(settings.host, port, n_workers)
-        self._workers = [WorkerProcess(number, listener) for number, listener in enumerate(listeners)]
-        self.port = self._workers[0].listener.getsockname()[1]
+        self, path: Path, settings: Settings, port: int, n_workers: int = 1, watch: bool = True, log_level: str = "info",
+        take_over: bool = False,
+    ) -> None:  # fmt: skip
+        self.path, self._settings, self._watched = path.absolute(), settings, watch
+        self._n_workers, self._options = n_workers, WorkerOptions(settings, log_level)
+        self._listener, self._predecessor = _listener(settings.host, port, take_over)
+        self.port = self._listener.getsockname()[1]
+        self._workers: dict[int, WorkerProcess] = {}
+        self._metrics, self._of_ended = SupervisorMetrics(), list[Family]()
+        self._asking: list[tuple[WorkerProcess, int]] = []  # clients that wait for a reload: worker, request
+        self._stamp: Stamp = None  # of the folder when it was last read
+
+    @property
+    def version(self) -> str:
+        """Of the model in use."""
+        return self._models.version
 
     def run(self, on_started: Callable[[], Any] = lambda: None) -> None:
         """Run until a signal to stop; raises ValueError or OSError if the model cannot be used.
 
         ``on_started`` is called when all workers answer.
         """
-        log_to_stderr(self._log_level)
+        log_to_stderr(self._options.log_level)
         _raise_open_file_limit()
-        metrics_folder = Path(tempfile.mkdtemp(prefix="everypair-metrics-"))
-        before = os.environ.get(METRICS_FOLDER)
-        os.environ[METRICS_FOLDER] = str(metrics_folder)
-        handlers = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS if may_be_handled(number)}
+        handlers = {number: signal.getsignal(number) for number in SIGNALS if may_be_handled(number)}
         try:
-            self._start_workers()
-            if not self._stopping:
-                on_started()
-                log("serving", model=self.version, workers=len(self._workers), host=self.settings.host, port=self.port)
-            while not self._stopping:
-                self._poll()
+            asyncio.run(self._run(on_started))
         finally:
-            self._end_workers()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            os.environ.pop(METRICS_FOLDER) if before is None else os.environ.update({METRICS_FOLDER: before})
-            shutil.rmtree(metrics_folder, ignore_errors=True)
-            self._snapshots.close()
+            self._listener.close()
 
-    def _stop(self, *_: Any) -> None:
-        self._stopping = True
+    async def _run(self, on_started: Callable[[], Any]) -> None:
+        loop = asyncio.get_running_loop()
+        self._models = ModelSwitch(self._workers)
+        self._stopping, self._reload_wanted, self._tasks = asyncio.Event(), asyncio.Event(), set[asyncio.Task[Any]]()
+        for number in filter(may_be_handled, SIGNALS):
+            loop.add_signal_handler(number, self._on_signal, number)
+        handover = Handover(self._listener, self._predecessor)
+        stopping, serving = self._start(self._stopping.wait()), asyncio.ensure_future(self._serve(on_started))
+        self._tasks.add(serving)  # its errors are raised below
+        try:
+            await asyncio.wait((stopping, serving), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            shared = handover.shared
+            handover.close()
+            await self._end(shared)
+
+    def _start(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log("failed", logging.ERROR, task.exception())
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            self._reload_wanted.set()
+            return
+        if self._stopping.is_set() and number == signal.SIGINT:  # a second Ctrl-C
+            for worker in self._workers.values():
+                worker.kill()
+        self._stopping.set()
+
+    async def _serve(self, on_started: Callable[[], Any]) -> None:
+        """The first worker opens the model alone, which compiles what is not in the cache of kernels yet."""
+        self._models.snapshot = await self._take_snapshot()
+        for numbers in (range(1), range(1, self._n_workers)):
+            started = [asyncio.get_running_loop().create_future() for _ in numbers]
+            for number, future in zip(numbers, started, strict=True):
+                self._start(self._keep_running(number, future))
+            await asyncio.gather(*started)
+        on_started()
+        log("serving", model=self.version, workers=self._n_workers, host=self._settings.host, port=self.port)
+        if self._watched:
+            self._start(self._watch())
+        while True:
+            await self._reload_wanted.wait()
+            self._reload_wanted.clear()
+            await self._reload()
 
     # workers
 
-    def _start_workers(self) -> None:
-        """The first worker verifies the checksums; the others only map the files."""
-        self._snapshot = self._snapshots.take()
-        for workers, verify in ((self._workers[:1], True), (self._workers[1:], False)):
-            for worker in workers:
-                worker.start(self._options(verify))
-            for worker in workers:
-                kind, *content = self._reply(worker, 0)
-                if self._stopping:
-                    return
-                if kind != "ready":
-                    refused = kind == "refused"
-                    raise ValueError(
-                        self._with_model_path(content[0], self._snapshot) if refused else "a worker ended before it could answer."
-                    )
-                self.version = content[0]
+    async def _keep_running(self, number: int, started: asyncio.Future[None]) -> None:
+        """Start a worker, and another one whenever it ended. ``started`` is done when the first one answers, or has the reason."""
+        loop, delay = asyncio.get_running_loop(), 0.0
+        while True:
+            since = loop.time()
+            try:
+                await self._run_worker(number, started)
+            except OSError as error:  # no memory, or no more processes
+                self._not_started(number, started, str(error))
+            if started.exception() is not None:
+                return
+            delay = 0.0 if loop.time() - since > MAX_DELAY else delay
+            self._metrics.count_restart()
+            log("worker is replaced", worker=number, seconds=delay)
+            await asyncio.sleep(delay)
+            delay = min(max(2 * delay, FIRST_DELAY), MAX_DELAY)
 
-    def _options(self, verify: bool) -> WorkerOptions:
-        return WorkerOptions(self._snapshot, self.settings, self._log_level, verify)
+    async def _run_worker(self, number: int, started: asyncio.Future[None]) -> None:
+        """Start a worker and wait for its end."""
+        worker = self._workers[number] = WorkerProcess(number, self._options, self._listener, self._on_request)
+        refusal = await self._models.bring_up(worker)
+        if refusal is not None:
+            worker.kill()
+            self._not_started(number, started, refusal)
+        elif started.done():
+            log("worker started", worker=number, model=self.version)
+        else:
+            started.set_result(None)
+        await worker.ended.wait()
+        log("worker ended", logging.WARNING, worker=number, status=worker.exit_code)
+        del self._workers[number]
+        self._of_ended = combined([self._of_ended, lasting(worker.families)])
 
-    def _reply(self, worker: WorkerProcess, round_: int) -> tuple[Any, ...]:
-        """A worker's reply in a round, without the round's number; ("gone",) if the worker ends or a signal to stop comes."""
-        until = time.monotonic() + OPEN_SECONDS
-        while not self._stopping:
-            kind, *content = worker.receive(POLL_SECONDS)
-            if kind == "gone":
-                return ("gone",)
-            if kind != "late" and content[0] == round_:
-                return kind, *content[1:]
-            if time.monotonic() > until:
-                log("worker hangs", logging.ERROR, worker=worker.number)
-                worker.process.kill()
-        return ("gone",)
+    def _not_started(self, number: int, started: asyncio.Future[None], why: str) -> None:
+        if started.done():
+            log("worker not started", logging.ERROR, worker=number, why=why)
+        else:
+            started.set_exception(ValueError(why))
 
-    def _poll(self) -> None:
-        """Wait for an event, restart workers that ended, and reload if a client or a change of the folder calls for it."""
-        running = [worker for worker in self._workers if worker.alive]
-        wait([*(worker.pipe for worker in running), *(worker.process.sentinel for worker in running)], POLL_SECONDS)
-        for worker in self._workers:
-            if not worker.alive:
-                self._restart(worker)
-            elif worker.pipe.poll():
-                worker.receive(0.0)
-        requested = any(worker.reload_requested for worker in self._workers)
-        if requested or (self._watch and self._snapshots.stamp() != self._last_stamp):
-            self._reload()
+    def _on_request(self, worker: WorkerProcess, message: Message) -> None:
+        match message:
+            case ("reload", int(request)):
+                self._asking.append((worker, request))
+                self._reload_wanted.set()
+            case ("gather", int(request)):
+                self._start(self._gather(worker, request))
+            case ("stop",):
+                worker.stop()
 
-    def _restart(self, worker: WorkerProcess) -> None:
-        """Start a worker again with the model in use, after a delay. Connections to its socket wait meanwhile."""
-        now = time.monotonic()
-        if not worker.restart_at:
-            mark_process_dead(worker.process.pid)
-            if now - worker.started_at > MAX_DELAY:
-                worker.restart_delay = FIRST_DELAY
-            worker.restart_at = now + worker.restart_delay
-            log(
-                "worker ended", logging.WARNING, worker=worker.number, status=worker.process.exitcode,
-                again_in=worker.restart_delay,
-            )  # fmt: skip
-            worker.restart_delay = min(2 * worker.restart_delay, MAX_DELAY)
-        elif now >= worker.restart_at:
-            worker.restart_at = 0.0
-            worker.start(self._options(verify=False))
-            kind, *content = self._reply(worker, 0)
-            if kind == "ready":
-                log("worker started", worker=worker.number, model=content[0])
-                if content[0] != self.version:  # without links it opened what is in the folder now: reload the others too
-                    self._last_stamp = None
-            elif not self._stopping:
-                reason = self._with_model_path(content[0], self._snapshot) if content else kind
-                log("worker not started", logging.ERROR, worker=worker.number, why=reason)
+    async def _gather(self, asking: WorkerProcess, request: int) -> None:
+        """Send a worker the metrics of all; of workers that do not answer, those that they sent last."""
+        asked = [asyncio.ensure_future(worker.fresh_families()) for worker in self._workers.values()]
+        if asked:
+            await asyncio.wait(asked, timeout=GATHER_SECONDS)
+        workers = self._workers.values()
+        families = [lasting(worker.families) if worker.ended.is_set() else worker.families for worker in workers]
+        own = self._metrics.families(sum(worker.serving for worker in workers))
+        asking.send("gathered", request, combined([self._of_ended, own, *families]))
 
     # models
 
-    def _reload(self) -> None:
-        """Switch all workers to the model in the folder, or none, and report to the workers whose clients asked."""
-        before, self._last_stamp = self.version, self._snapshots.stamp()
+    async def _take_snapshot(self) -> Snapshot:
+        self._stamp = await in_daemon_thread(stamp_of, self.path)
+        return await in_daemon_thread(take_snapshot, self.path)
+
+    async def _watch(self) -> None:
+        """Ask for a reload whenever the folder is not as it was when it was last read."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if await in_daemon_thread(stamp_of, self.path) != self._stamp:
+                self._reload_wanted.set()
+
+    async def _reload(self) -> None:
+        """Switch all workers to the model in the folder, or none, and report to the clients that asked before this began."""
+        before, asking = self.version, self._asking
+        self._asking = []
+        log("reloading", model=before)
         try:
-            snapshot = self._snapshots.take()
-        except (ValueError, OSError) as error:
-            refusal = str(error)
-        else:
-            refusal = self._switch(snapshot)
-            if refusal is None:
-                self._snapshot = snapshot
-                self._snapshots.keep_only(snapshot)
-            else:
-                refusal = self._with_model_path(refusal, snapshot)
-                self._snapshots.drop(snapshot)
+            refusal = await self._models.switch(await self._take_snapshot())
+        except Exception as error:
+            refusal = reason_of(error)
+        except asyncio.CancelledError:
+            self._asking += asking
+            raise
         if refusal is not None:
             log("model refused", logging.ERROR, why=refusal, model=self.version)
+            self._metrics.count_refusal()
             refusal = without_path(refusal, self.path)
-        for worker in self._workers:
-            if worker.reload_requested:
-                worker.send("reloaded", ReloadResult(self.version, self.version != before, refusal))
-                worker.reload_requested = False
+        self._answer(asking, ReloadResult(self.version, self.version != before, refusal))
 
-    def _switch(self, snapshot: Path) -> str | None:
-        """Switch all workers to a snapshot; the reason if it is refused, and no worker is switched.
+    def _answer(self, asking: list[tuple[WorkerProcess, int]], result: ReloadResult) -> None:
+        for worker, request in asking:
+            worker.send("reloaded", request, result)
 
-        The first worker verifies the checksums. No worker uses the new model before all have opened it.
-        """
-        workers = [worker for worker in self._workers if worker.alive]
-        self._round += 1
-        versions: set[str] = set()
-        refusal = None if workers else "no worker is running that could open it."
-        for verify, group in ((True, workers[:1]), (False, workers[1:])):
-            if refusal is None:
-                for worker in group:
-                    worker.send("prepare", self._round, snapshot, verify)
-                for worker in group:
-                    kind, *content = self._reply(worker, self._round)
-                    if kind == "ready":
-                        versions.add(content[0])
-                    else:
-                        refusal = content[0] if kind == "refused" else "a worker ended while it opened the model."
-        if refusal is None and len(versions) > 1:
-            refusal = "the model changed while it was opened."
-        for worker in workers:
-            worker.send("commit" if refusal is None else "drop", self._round)
-        if refusal is None:
-            for worker in workers:
-                self._reply(worker, self._round)
-            (self.version,) = versions
-        return refusal
+    # the end
 
-    def _with_model_path(self, message: str, snapshot: Path) -> str:
-        """A message about a snapshot, with the path of the model's folder instead."""
-        return message.replace(str(snapshot), str(self.path))
-
-    def _end_workers(self) -> None:
-        """Let workers finish their requests, and kill those that take too long."""
+    async def _end(self, shared: bool) -> None:
+        """Let workers complete their requests, and kill those that take too long."""
         log("stopping", model=self.version)
-        for worker in self._workers:
-            if worker.alive:
-                worker.process.terminate()
-        until = time.monotonic() + SHUTDOWN_SECONDS + 5
-        for worker in self._workers:
-            if worker.process is not None:
-                worker.process.join(max(0.0, until - time.monotonic()))
-                if worker.process.is_alive():
-                    worker.process.kill()
-                    worker.process.join()
-            worker.listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._answer(self._asking, ReloadResult(self.version, False, STOPPING))
+        if not shared:
+            refuse_new_connections(self._listener)
+        ends = [asyncio.ensure_future(worker.ended.wait()) for worker in self._workers.values()]
+        for worker in self._workers.values():
+            worker.stop()
+        self._listener.close()
+        if ends:
+            _, late = await asyncio.wait(ends, timeout=STOP_SECONDS)
+            for worker in self._workers.values() if late else ():
+                worker.kill()
+            await asyncio.gather(*ends)
+        self._models.close()
         log("stopped")
 
 
-def _open_listeners(host: str, port: int, n: int) -> list[socket.socket]:
-    """A socket of the same address for each worker: the kernel balances connections over sockets, but not over the processes that
-    share one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with _bind(family, host, port, shared=False) as probe:  # fails if another program uses the port
-            port = probe.getsockname()[1]
-        listeners = [_bind(family, host, port, shared=True) for _ in range(n)]
-    except OSError as error:
-        reason = "it is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        raise OSError(f"cannot listen on {host} port {port}: {reason}. Choose another with --host and --port.") from error
-    for listener in listeners:
-        listener.listen(BACKLOG)
-    return listeners
-
-
-def _bind(family: int, host: str, port: int, shared: bool) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        bound.bind((host, port))
-    except BaseException:
-        bound.close()
-        raise
-    bound.set_inheritable(True)
-    return bound
+def _listener(host: str, port: int, taken_over: bool) -> tuple[Any, Any]:
+    """The listening socket, and the connection to the service that it was taken over from, if it was."""
+    found = take_over(host, port) if taken_over else None
+    return found if found is not None else (open_listener(host, port), None)
 
 
 def _raise_open_file_limit() -> None:

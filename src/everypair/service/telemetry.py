@@ -8,46 +8,47 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the environment variable by which prometheus_client adds up all workers
+from everypair.service.memory import resident_bytes
+from everypair.service.metric_families import Family, exposition, families_of
+
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BATCH_SIZES = (1, 2, 4, 8, 16, 32)  # up to batching.MAX_BATCH
 LOGGER = "everypair.service"
 
 
 class Metrics:
-    """Metrics of this process; with ``METRICS_FOLDER`` set, :meth:`render` gives those of all workers."""
+    """Metrics of this process.
+
+    Attributes
+    ----------
+    gather : callable
+        The metrics that :meth:`render` shows: those of this process, unless it is a worker, which asks for those of all.
+    """
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self._requests = Counter("everypair_requests", "Requests answered", ["route", "status"], registry=registry)
         self._durations = Histogram("everypair_request_seconds", "Request duration", ["route"], buckets=BUCKETS, registry=registry)
-        self._in_flight = Gauge(
-            "everypair_requests_in_flight", "Requests being answered", registry=registry, multiprocess_mode="livesum"
-        )
+        self._in_flight = Gauge("everypair_requests_in_flight", "Requests being answered", registry=registry)
         self._unknown = Counter("everypair_unknown_values", "Values not in the training data", ["attribute"], registry=registry)
         self._switches = Counter("everypair_model_switches", "Switches of a worker to another model", registry=registry)
-        self._resident = Gauge("everypair_resident_bytes", "Memory of workers", registry=registry, multiprocess_mode="livesum")
-        self._model_since = Gauge(
-            "everypair_model_since_seconds", "When the model came into use", registry=registry, multiprocess_mode="max"
-        )
-        self._model = Gauge(
-            "everypair_model_info", "Workers that use this version of the model", ["version"], registry=registry,
-            multiprocess_mode="livesum",
-        )  # fmt: skip
+        self._resident = Gauge("everypair_resident_bytes", "Memory of workers", registry=registry)
+        self._model_since = Gauge("everypair_model_since_seconds", "When the model came into use", registry=registry)
+        self._model = Gauge("everypair_model_info", "Workers that use this version of the model", ["version"], registry=registry)
         self._reloads_refused = Counter("everypair_reloads_refused", "Models that were refused", registry=registry)
-        self._restarts = Counter("everypair_worker_restarts", "Workers started again", registry=registry)
         self._queue = Histogram(
             "everypair_queue_seconds", "Time before a request is computed", ["queue"], buckets=BUCKETS, registry=registry
         )
         self._batch = Histogram("everypair_batch_size", "Requests ranked together", buckets=BATCH_SIZES, registry=registry)
         self._version: str | None = None
+        self.gather: Callable[[], list[Family]] = self.families
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
         self._requests.labels(route, str(status)).inc()
@@ -75,9 +76,6 @@ class Metrics:
     def count_refused_reload(self) -> None:
         self._reloads_refused.inc()
 
-    def count_worker_restart(self) -> None:
-        self._restarts.inc()
-
     def model_loaded(self, version: str) -> None:
         if self._version is not None:
             self._model.remove(self._version)
@@ -89,31 +87,54 @@ class Metrics:
         self._switches.inc()
         self.model_loaded(version)
 
+    def families(self) -> list[Family]:
+        """The metrics of this process now."""
+        self._resident.set(resident_bytes())
+        return families_of(self._registry)
+
     def render(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        self.measure_memory()
-        if METRICS_FOLDER not in os.environ:
-            return generate_latest(self._registry)
-        all_workers = CollectorRegistry()
-        MultiProcessCollector(all_workers)
-        return generate_latest(all_workers)
-
-    def measure_memory(self) -> None:
-        self._resident.set(resident_bytes())
+        return exposition(self.gather())
 
 
-def resident_bytes(pid: int | str = "self") -> int:
-    """Resident memory of a process, shared pages included; 0 if the system has no ``/proc``."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
+class SupervisorMetrics:
+    """Metrics of the supervisor: what happened to workers and models."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._restarts = Counter("everypair_worker_restarts", "Workers that ended and were started again", registry=registry)
+        self._refusals = Counter("everypair_reloads_refused", "Models that were refused", registry=registry)
+        self._workers = Gauge("everypair_workers", "Workers that answer requests", registry=registry)
+
+    def count_restart(self) -> None:
+        self._restarts.inc()
+
+    def count_refusal(self) -> None:
+        self._refusals.inc()
+
+    def families(self, workers: int) -> list[Family]:
+        """The metrics now."""
+        self._workers.set(workers)
+        return families_of(self._registry)
 
 
 def without_path(message: str, path: Path | None) -> str:
     """A message with the paths of the server's files removed, for clients."""
-    return message if path is None else message.replace(f"{path}{os.sep}", "").replace(str(path), "the model's folder")
+    if path is None:
+        return message
+    gone = f"there is no folder {path}"
+    for words, replacement in (
+        (f"{path}{os.sep}", ""), (gone, "the model's folder does not exist"), (str(path), "the model's folder"),
+    ):  # fmt: skip
+        message = message.replace(words, replacement)
+    return message
+
+
+def reason_of(error: Exception) -> str:
+    """Why a model cannot be used: the message of an expected error, with the type of any other."""
+    if isinstance(error, ValueError | OSError | ImportError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 class JsonLines(logging.Formatter):
