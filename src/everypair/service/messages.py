@@ -25,9 +25,12 @@ A round is one attempt to have a worker use a model; replies to earlier rounds a
 
 from __future__ import annotations
 
+import signal
 from typing import NamedTuple
 
 from everypair.service.settings import Settings
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # that the supervisor acts on; a worker starts with these blocked
 
 
 class WorkerOptions(NamedTuple):

@@ -29,13 +29,12 @@ from everypair.service.channel import Message
 from everypair.service.daemon_thread import in_daemon_thread
 from everypair.service.handover import Handover, take_over
 from everypair.service.listener import open_listener, refuse_new_connections
-from everypair.service.messages import ReloadResult, WorkerOptions
+from everypair.service.messages import SIGNALS, ReloadResult, WorkerOptions
 from everypair.service.metric_families import Family, combined, lasting
 from everypair.service.model_switch import ModelSwitch
 from everypair.service.settings import Settings
 from everypair.service.snapshot import Snapshot, Stamp, stamp_of, take_snapshot
 from everypair.service.telemetry import SupervisorMetrics, log, log_to_stderr, reason_of, without_path
-from everypair.service.worker import SIGNALS
 from everypair.service.worker_process import WorkerProcess
 
 POLL_SECONDS = 0.5  # between looks at the model's folder

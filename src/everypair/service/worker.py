@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 
 from everypair.service.daemon_thread import daemon_threads
 from everypair.service.messages import WorkerOptions
 from everypair.service.telemetry import log_to_stderr
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # that the supervisor acts on; a worker starts with these blocked
 
 
 def run_worker(options: WorkerOptions, listener: socket.socket, end: socket.socket) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from everypair.service.channel import Channel, Message
 from everypair.service.heartbeat import PING_SECONDS, Heartbeat, cpu_seconds
-from everypair.service.messages import WorkerOptions
+from everypair.service.messages import SIGNALS, WorkerOptions
 from everypair.service.metric_families import Family
 from everypair.service.snapshot import Snapshot
 from everypair.service.telemetry import log
-from everypair.service.worker import SIGNALS, run_worker
+from everypair.service.worker import run_worker
 
 GONE = ("gone",)  # the reply of a worker that ended
 EVERY_BLAS = "OMP_NUM_THREADS"

@@ -15,11 +15,10 @@ import uvicorn
 from everypair.service.app import build_app
 from everypair.service.connection import connection_factory
 from everypair.service.listener import BACKLOG, Acceptor
-from everypair.service.messages import WorkerOptions
+from everypair.service.messages import SIGNALS, WorkerOptions
 from everypair.service.model_slot import ModelSlot
 from everypair.service.readiness import Readiness
 from everypair.service.supervisor_link import SupervisorLink
-from everypair.service.worker import SIGNALS
 
 SHUTDOWN_SECONDS = 30  # for requests to finish after a signal to stop
 IDLE_SECONDS = 2.0  # for clients with open connections to send their last request before
