@@ -59,8 +59,8 @@ def test_counters_do_not_fall_when_a_process_ends(before: list[Any], after: list
 
 def test_gauges_are_added_up_but_for_moments() -> None:
     one, other = Metrics(), Metrics()
-    one.model_loaded()
-    other.model_loaded()
+    one.model_loaded("a version")
+    other.model_loaded("a version")
     moments = [values(metrics.families())[("everypair_model_since_seconds",)] for metrics in (one, other)]
     assert values(combined([one.families(), other.families()]))[("everypair_model_since_seconds",)] == max(moments)
 

@@ -24,6 +24,7 @@ import httpx
 import pytest
 
 import everypair as ep
+from everypair.service.engine import ServiceEngine
 
 from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving
 
@@ -232,7 +233,7 @@ def test_a_folder_that_is_replaced(tmp_path: Path) -> None:
     """By a symbolic link to another folder, as deployments do, and by a folder that is renamed."""
     for j in range(3):
         fitted(seed=j).save(tmp_path / f"model-{j}")
-    versions = [json.loads((tmp_path / f"model-{j}" / "manifest.json").read_text())["sha256"][:16] for j in range(3)]
+    versions = [ServiceEngine.open(tmp_path / f"model-{j}").version for j in range(3)]
     current = tmp_path / "current"
     current.symlink_to("model-0")
     with serving(current, "--workers", "2") as service:
@@ -676,7 +677,7 @@ def test_another_service_takes_over_without_a_gap(tmp_path: Path) -> None:
             service.process.send_signal(signal.SIGTERM)
             assert service.process.wait(WAIT) == 0
             service = new
-        version = json.loads((folders[-1] / "manifest.json").read_text())["sha256"][:16]
+        version = ServiceEngine.open(folders[-1]).version
         n = len(answers)
         wait_until(lambda: len(answers) >= n + 20)
         stop.set()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.service import Settings
 from everypair.service.engine import ServiceEngine
-from everypair.service.telemetry import Metrics, log_to_stderr
+from everypair.service.telemetry import log_to_stderr
 from everypair.service.tracing import TraceParent, parse_traceparent
 
 from services import AppClient, create_app, dataset, fitted
@@ -88,12 +88,6 @@ def test_metrics_of_queues_and_batches(recommender: ep.Recommender) -> None:
     assert found['everypair_queue_seconds_count{queue="heavy"}'] == 1
     assert found["everypair_batch_size_sum"] == 20, "every request is in one batch"
     assert 1 <= found["everypair_batch_size_count"] < 20
-
-
-def test_metrics_of_restarts() -> None:
-    metrics = Metrics()
-    assert b"everypair_worker_restarts_total 0.0" in metrics.render()
-    assert b"everypair_worker_restarts_total 1.0" in metrics.render()
 
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
