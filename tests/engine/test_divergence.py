@@ -66,7 +66,7 @@ def test_fits_descend_or_are_refused(name: str, data: st.DataObject) -> None:
     if refusal is not None:
         assert name not in ALONE, refusal
         assert "rescale them" in refusal
-        assert ("float64" in refusal) == (options["dtype"] == "float32")
+        assert ("dtype='float64'" in refusal) == (options["dtype"] == "float32")
         assert ("set regularization above 0" in refusal) == (0.0 in options["regularization"].values())
 
 
