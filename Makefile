@@ -62,7 +62,7 @@ test-python: .venv/.dev
 # Smaller, with every index checked. A cache of its own: a warm one would silently skip the checks. Without the tests of files, tables
 # and commands: they reach no kernel that the others do not.
 ABOVE := benchmarks cli compatibility data datasets evaluation/test_early_stopping.py evaluation/test_splits.py package persistence \
-	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce same service tuning
+	recommend/test_archive.py recommend/test_encoders.py recommend/test_explain.py reproduce service tuning
 test-bounds: $(WARM) | .venv/.dev
 	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CACHE)/bounds $(PYTEST) tests $(ABOVE:%=--ignore=tests/%)
 
