@@ -29,6 +29,7 @@ from everypair.service.engine import ServiceEngine
 from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving
 
 pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
+PATIENT = ("--hang-seconds", str(WAIT))  # where a test itself stops workers for a while
 USERS = dataset().users.values.to_pylist()
 SIMILAR = 'everypair_requests_total{route="/similar",status="200"}'  # the metric
 
@@ -572,7 +573,7 @@ def read_raw(connection: socket.socket) -> tuple[int, dict[str, str], dict[str, 
 def test_no_request_is_lost_when_the_service_stops(tmp_path: Path) -> None:
     """Neither those that wait to be accepted, nor those that clients send on connections that they have open."""
     fitted().save(tmp_path)
-    with serving(tmp_path, "--workers", "2") as service, ExitStack() as opened:
+    with serving(tmp_path, "--workers", "2", *PATIENT) as service, ExitStack() as opened:
         idle = [opened.enter_context(ask_raw(service.port, "/health")) for _ in range(8)]
         assert {read_raw(connection)[0] for connection in idle} == {200}
         workers = service.workers()
@@ -634,7 +635,7 @@ def test_a_worker_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
 
 def test_a_signal_to_stop_during_a_reload_is_no_error(tmp_path: Path) -> None:
     fitted(seed=1).save(tmp_path)
-    with serving(tmp_path, "--workers", "2", "--no-watch") as service, ThreadPoolExecutor(1) as pool:
+    with serving(tmp_path, "--workers", "2", *PATIENT, "--no-watch") as service, ThreadPoolExecutor(1) as pool:
         wait_until(lambda: post(f"{service.url}/reload").status_code == 200)
         service.wait_for_log("reloading")
         fitted(seed=2).save(tmp_path)

@@ -57,6 +57,13 @@ def _default(name: str) -> str:
 @click.option("--open", "shown", is_flag=True, help="Open the page in a browser.")
 @click.option("--watch/--no-watch", default=True, show_default=True, help="Switch to a new model when one is saved to the folder.")
 @click.option(
+    "--hang-seconds",
+    type=click.FloatRange(0.5),
+    default=1.5,
+    show_default=True,
+    help="Replace a worker that neither answers nor computes for so long.",
+)
+@click.option(
     "--take-over",
     is_flag=True,
     help="Share the port of a service that runs on it, for a restart without a gap: stop that one when this one serves.",
@@ -131,7 +138,7 @@ def serve(model: Path, workers: int, watch: bool, take_over: bool, shown: bool, 
         )
     if settings.recommend_tokens and not settings.tokens:
         note(f"there is a token for recommendations alone, and none for everything: all else is refused. Set {TOKEN}.")
-    supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level, take_over)
+    supervisor = Supervisor(model, settings, options["port"], workers, watch, log_level, take_over, options["hang_seconds"])
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{supervisor.port}/"
 

@@ -28,6 +28,7 @@ from everypair.runtime.signals import may_be_handled
 from everypair.service.channel import Message
 from everypair.service.daemon_thread import in_daemon_thread
 from everypair.service.handover import Handover, take_over
+from everypair.service.heartbeat import HANG_SECONDS
 from everypair.service.listener import open_listener, refuse_new_connections
 from everypair.service.messages import SIGNALS, ReloadResult, WorkerOptions
 from everypair.service.metric_families import Family, combined, lasting
@@ -61,14 +62,16 @@ class Supervisor:
     log_level : str
     take_over : bool
         Share the socket of a service that runs on the same address, if there is one.
+    hang_seconds : float
+        Replace a worker that neither answers nor computes for so long.
     """
 
     def __init__(
         self, path: Path, settings: Settings, port: int, n_workers: int = 1, watch: bool = True, log_level: str = "info",
-        take_over: bool = False,
+        take_over: bool = False, hang_seconds: float = HANG_SECONDS,
     ) -> None:  # fmt: skip
         self.path, self._settings, self._watched = path.absolute(), settings, watch
-        self._n_workers, self._options = n_workers, WorkerOptions(settings, log_level)
+        self._n_workers, self._options, self._hang_seconds = n_workers, WorkerOptions(settings, log_level), hang_seconds
         self._listener, self._predecessor = _listener(settings.host, port, take_over)
         self.port = self._listener.getsockname()[1]
         self._workers: dict[int, WorkerProcess] = {}
@@ -172,7 +175,7 @@ class Supervisor:
 
     async def _run_worker(self, number: int, started: asyncio.Future[None]) -> None:
         """Start a worker and wait for its end."""
-        worker = self._workers[number] = WorkerProcess(number, self._options, self._listener, self._on_request)
+        worker = self._workers[number] = WorkerProcess(number, self._options, self._listener, self._on_request, self._hang_seconds)
         refusal = await self._models.bring_up(worker)
         if refusal is not None:
             worker.kill()

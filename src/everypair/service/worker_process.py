@@ -49,12 +49,13 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, number: int, options: WorkerOptions, listener: socket.socket, on_request: Callable[[WorkerProcess, Message], None]
-    ) -> None:
+        self, number: int, options: WorkerOptions, listener: socket.socket, on_request: Callable[[WorkerProcess, Message], None],
+        hang_seconds: float,
+    ) -> None:  # fmt: skip
         self.number, self._on_request = number, on_request
         self.ended, self.serving, self.families = asyncio.Event(), False, list[Family]()
         self.snapshot: Snapshot | None = None
-        self._heartbeat, self._opening = Heartbeat(), False
+        self._heartbeat, self._opening = Heartbeat(hang_seconds), False
         self._pongs: dict[int, asyncio.Future[None]] = {}
         self._reply: tuple[int, asyncio.Future[Reply]] | None = None
         self._loop = asyncio.get_running_loop()
