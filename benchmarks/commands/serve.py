@@ -12,7 +12,7 @@ ITEMS, FACTORS, WORKERS = (10_000, 100_000, 1_000_000), (32, 128), (1, 2)  # of 
 
 
 @click.command(epilog="Example: python -m benchmarks serve load --data DIR/lightgcn-gowalla --seconds 8")
-@click.argument("name", type=click.Choice(["load", "soak", "capacity"]))
+@click.argument("name", type=click.Choice(["load", "soak", "faults", "capacity"]))
 @LOG
 @click.option("--factors", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Processes of a service.")
@@ -20,10 +20,19 @@ ITEMS, FACTORS, WORKERS = (10_000, 100_000, 1_000_000), (32, 128), (1, 2)  # of 
 @click.option("--rate", type=float, default=400.0, show_default=True, help="Requests per second at a constant rate.")
 @click.option("--seconds", type=float, default=10.0, show_default=True, help="Of each part of load; in all for soak (say, 300).")
 @click.option("--repeats", type=click.IntRange(1), default=3, show_default=True, help="Rounds of load.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the moments of faults.")
 def serve(
-    name: str, data: Path | None, factors: int, workers: int, connections: int, rate: float, seconds: float, repeats: int
+    name: str,
+    data: Path | None,
+    factors: int,
+    workers: int,
+    connections: int,
+    rate: float,
+    seconds: float,
+    repeats: int,
+    seed: int,
 ) -> None:
-    """Load and endurance of the service.
+    """Load, endurance and capacity of the service.
 
     Needs the extra "serve".
 
@@ -31,6 +40,9 @@ def serve(
     the same users, items, factors and workers; one client process, rounds alternate.
 
     soak: a mix of requests, errors, dropped connections and model switches, for minutes; memory of the workers over time.
+
+    faults: workers killed and hung, models saved and copied over the served one, slow clients and a full disk at random moments;
+    every answer is compared with the lists of the models.
 
     capacity: memory and requests per second by items, factors and workers, of models of generated data.
     """
@@ -40,6 +52,10 @@ def serve(
         from benchmarks.service.load import Load, measure_load
 
         measure_load(load_event_log(data), factors, workers, Load(connections, rate, seconds, repeats))
+    elif name == "faults":
+        from benchmarks.service.faults import soak_with_faults
+
+        soak_with_faults(load_event_log(data), factors, workers, seconds, seed)
     elif name == "capacity":
         from benchmarks.service.capacity import measure_capacity
 

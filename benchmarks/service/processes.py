@@ -63,9 +63,9 @@ def fit_implicit_model(dataset: ep.Dataset, folder: Path, factors: int) -> None:
     sp.save_npz(folder / "seen.npz", seen)
 
 
-def everypair_service(folder: Path, port: int, workers: int) -> Running:
+def everypair_service(folder: Path, port: int, workers: int, **environment: str) -> Running:
     command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", str(port), "--workers", str(workers)]
-    return _running([*command, "--max-concurrent", "512"], port)
+    return _running([*command, "--max-concurrent", "512"], port, **environment)
 
 
 def implicit_service(folder: Path, port: int, workers: int) -> Running:

@@ -306,6 +306,19 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.full
+def test_faults(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of each, as often as there is time: every answer is right, and the service is whole again."""
+    monkeypatch.setattr(processes, "START_SECONDS", 0.0)
+    monkeypatch.setattr("benchmarks.service.faults.PAUSE", (0.05, 0.1))
+    monkeypatch.setattr("benchmarks.service.faults.PROBE_SECONDS", 30.0)
+    monkeypatch.setattr("benchmarks.service.faults.SLOW_SECONDS", 0.3)
+    found = output("serve", "faults", "--data", str(split), "--factors", "2", "--workers", "2", "--seconds", "4")
+    assert re.search(r"answers: \{'right': [1-9]\d*.*longest wait", found), found
+    assert "wrong" not in found
+    assert re.search(r" times, whole after \d", found), found
+
+
+@pytest.mark.full
 def test_soak(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "START_SECONDS", 0.0)
     monkeypatch.setattr("benchmarks.service.soak.SWITCH_SECONDS", 0.1)
