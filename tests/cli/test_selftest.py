@@ -41,7 +41,8 @@ def test_a_solver_that_leaves_a_side_out(monkeypatch: pytest.MonkeyPatch, left_o
             yield side
 
     monkeypatch.setattr(ICD, "sweeps", one_sided)
-    assert "should have gone" in str(trouble(FALLS))
+    found = str(trouble(FALLS))
+    assert "should have gone" in found or "the objective rose" in found
 
 
 def test_an_objective_that_is_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ def before(owner, name, kind=lambda function: function):
     setattr(owner, name, kind(pressed))
 
 if point == "reading":
-    from everypair.data import tables
-    before(tables.csv, "read_csv")
+    from everypair.data import files
+    before(files.csv, "read_csv")
 elif point == "the compiler":  # a callback from C, which swallows exceptions
     from numba.core import codegen
     before(codegen.CPUCodeLibrary, "_object_compiled_hook", staticmethod)

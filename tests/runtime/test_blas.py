@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from forks import ended_well, fork, forks_beside_threads
 from threadpoolctl import ThreadpoolController
 
 import everypair as ep
@@ -192,7 +192,7 @@ def test_during_fits_and_answers_in_any_thread(library: Any) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@forks_beside_threads
 def test_a_child_that_is_forked_meanwhile(library: Any) -> None:
     """The thread that was in the context does not exist in the child: the next to leave lifts the limit there."""
     entered, leave = threading.Event(), threading.Event()
@@ -202,21 +202,17 @@ def test_a_child_that_is_forked_meanwhile(library: Any) -> None:
             entered.set()
             leave.wait()
 
-    def child(answers: Any) -> None:
+    def work() -> None:
         with one_blas_thread():
-            within = library.num_threads
-        answers.put((within, library.num_threads))
+            assert library.num_threads == 1
+        assert library.num_threads == MANY
 
     with ThreadPoolExecutor(1) as pool:
         staying = pool.submit(stay)
         entered.wait()
-        context = multiprocessing.get_context("fork")
-        answers = context.SimpleQueue()
-        process = context.Process(target=child, args=(answers,))
-        process.start()
-        found = answers.get()
-        process.join()
-        leave.set()
+        try:
+            assert ended_well(fork(work))
+        finally:
+            leave.set()
         staying.result()
-    assert found == (1, MANY)
     assert library.num_threads == MANY
