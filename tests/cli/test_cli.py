@@ -227,11 +227,13 @@ def test_the_number_of_epochs_from_what_is_held_out(shop: Path, tmp_path: Path) 
     dataset = ep.Dataset(shop / "plays.csv")
     split = ep.evaluation.LeaveLast().split(dataset)
     stopping: Any = ep.Recommender(ep.MF(2, epochs=6)).fit(split.train, validation=split.tune, metric="recall@5").validation_
-    assert found["validation"] == {"metric": "recall@5", "epoch": stopping.best_epoch, "value": stopping.best_value}
+    expected = {"metric": "recall@5", "epoch": stopping.best_epoch, "value": stopping.best_value, "by_popularity": 0}
+    assert found["validation"] == expected
     assert found["epochs"] == stopping.best_epoch
     kept = ep.load(tmp_path / "m")
     assert len(kept.dataset_) == len(dataset)
-    assert kept.evaluation_ == {"protocol": "leave-last, tuning part", "metrics": {"recall@5": {"value": stopping.best_value}}}
+    figures = {"metrics": {"recall@5": {"value": stopping.best_value}}, "by_popularity": 0}
+    assert kept.evaluation_ == {"protocol": "leave-last, tuning part", **figures}
     assert f"recall@5   {stopping.best_value:.4f}" in done("inspect", tmp_path / "m").stdout
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import everypair as ep
-from everypair.evaluation import EarlyStopping, LeaveLast, Split, evaluate
+from everypair.evaluation import ColdStart, EarlyStopping, Evaluation, LeaveLast, Split, evaluate
 
 COMMON: dict[str, Any] = {"epochs": 9, "unobserved_weight": 0.1, "regularization": 0.01}
 RECOMMENDERS: dict[str, tuple[Any, list[Any]]] = {
@@ -206,8 +207,9 @@ def test_more_epochs_whatever_the_values(split: Split, tmp_path: Path, seed: int
     """Also where the epoch that was evaluated as the last alone would have ended the longer fit, or was the best of all."""
     values = np.random.default_rng(seed).random(12)
 
-    def found(recommender: Any, queries: Any, metrics: Any, exclude_seen: bool) -> dict[str, float]:
-        return {metrics[0]: float(values[len(recommender.model.history_)])}
+    def found(recommender: Any, queries: Any, metrics: Any, exclude_seen: bool) -> Evaluation:
+        value = values[len(recommender.model.history_)]
+        return Evaluation({}, {metrics[0]: float(value)}, queries.user, [])
 
     monkeypatch.setattr("everypair.evaluation.early_stopping.evaluated", found)
     options: dict[str, Any] = {"evaluate_every": 2, "patience": 2}
@@ -300,3 +302,23 @@ def test_ctrl_c_is_told_whatever_else_ends_the_fit(split: Split, tmp_path: Path,
     models = [make(**settings).fit(split.train, stop, checkpoint=tmp_path).model for _ in range(2)]
     assert [model.stop_reason_ for model in models] == ["interrupt", ends]  # type: ignore[attr-defined]
     assert [len(model.history_) for model in models] == [1, 1]  # type: ignore[attr-defined]
+
+
+def test_queries_that_popularity_answers_are_told(tmp_path: Path) -> None:
+    """The metric is the same after every epoch, and the best is the first: an early stop for no reason."""
+    cold = ColdStart(test=0.3, tune=0.3).split(ep.datasets.youtube_like(60, 30, seed=5, events_per_user=8))
+    words = f"{len(cold.tune)} of {len(cold.tune)} queries of the validation are answered by the most popular items"
+    options: dict[str, Any] = {"validation": cold.tune, "checkpoint": tmp_path}
+    for again in (False, True):  # the second time, the fit has ended, and there is nothing to evaluate
+        with pytest.warns(ep.FallbackWarning, match=words) if not again else nullcontext([]) as told:
+            stopping: Any = make("MF").fit(cold.train, **options).validation_
+        assert len(told) == (not again)
+        assert not told or told[0].filename == __file__
+        assert stopping.by_popularity == len(cold.tune)
+        assert repr(stopping).endswith(f"best at epoch 1 of 3, {len(cold.tune)} queries answered by popularity)")
+
+
+def test_nothing_is_told_where_the_model_answers(split: Split) -> None:
+    stopping: Any = make(epochs=2).fit(split.train, validation=split.tune).validation_
+    assert stopping.by_popularity == 0
+    assert "popularity" not in repr(stopping)

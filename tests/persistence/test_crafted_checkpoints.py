@@ -51,3 +51,14 @@ def test_any_entry_of_a_checkpoint_may_lie(data: st.DataObject, checkpoint: Path
             fit(folder, 3)
         except ValueError as error:
             assert any(told in str(error) for told in (str(folder), *REFUSALS)), error  # noqa: PT017
+
+
+@pytest.mark.parametrize("count", [-1, 0.5, "3", None, [], True])
+def test_the_queries_that_popularity_answered_are_a_number(count: object, checkpoint: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    shutil.copytree(checkpoint, folder)
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    manifest["callback"][0][0]["by_popularity"] = count
+    resealed(folder, manifest)
+    with pytest.raises(ValueError, match="the checkpoint's EarlyStopping cannot be used"):
+        fit(folder, 3)

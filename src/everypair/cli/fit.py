@@ -86,8 +86,9 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
         for text in recommender.state.notes:
             note(text)
         if found is not None:
-            held_out = {"protocol": f"{validation}, tuning part", "metrics": {found["metric"]: {"value": found["value"]}}}
-            recommender.evaluation_ = held_out
+            metrics = {found["metric"]: {"value": found["value"]}}
+            by_popularity = found["by_popularity"]
+            recommender.evaluation_ = {"protocol": f"{validation}, tuning part", "by_popularity": by_popularity, "metrics": metrics}
         recommender.save(out)
     summary = {**_summary(recommender), "validation": found, "seconds": round(seconds, 3), "saved": str(out)}
     if as_json:
@@ -134,7 +135,7 @@ def _best_epochs(template: Any, split: Any, stopping: dict[str, Any]) -> tuple[A
     trial = template.unfitted()
     _fit(trial, split.train, {"validation": split.tune, **stopping})
     best: Any = trial.validation_
-    found = {"metric": best.metric, "epoch": best.best_epoch, "value": best.best_value}
+    found = {"metric": best.metric, "epoch": best.best_epoch, "value": best.best_value, "by_popularity": best.by_popularity}
     return template.unfitted(model__epochs=best.best_epoch), found
 
 
@@ -165,6 +166,8 @@ def _report(recommender: Any, summary: dict[str, Any]) -> str:
     lines = [f"{summary['events']:,} events of {summary['users']:,} users and {summary['items']:,} items", repr(recommender)]
     if summary["validation"]:
         lines.append("best {metric} on held-out events {value:.4f}, at epoch {epoch}".format(**summary["validation"]))
+        if summary["validation"]["by_popularity"]:
+            lines[-1] += f", with {summary['validation']['by_popularity']:,} queries answered by popularity"
     if summary["objective"]:
         lines.append(
             "{epochs} epoch{s}, objective {objective[first]:.6g} -> {objective[last]:.6g}".format(

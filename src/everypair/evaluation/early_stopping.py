@@ -10,13 +10,15 @@ import numpy as np
 from everypair.data import Dataset
 from everypair.engine.solver import Epoch
 from everypair.evaluation import metrics as formulas
-from everypair.evaluation.evaluate import evaluated
+from everypair.evaluation.evaluate import Evaluation, evaluated
 from everypair.evaluation.leaks import refuse_trained_events
 from everypair.evaluation.queries import Queries
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.fingerprints import fingerprint
+from everypair.recommend.results import FallbackWarning
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
+from everypair.runtime.warn import warn_caller
 
 
 class Trainee(Protocol):
@@ -58,6 +60,9 @@ class EarlyStopping:
         The first epoch with the largest value; None before the first evaluation.
     best_value : float
         Its value.
+    by_popularity : int
+        Queries of which the model knows nothing, so that the most popular items are its answer after every epoch. A
+        :class:`~everypair.FallbackWarning` tells it.
 
     Examples
     --------
@@ -93,6 +98,8 @@ class EarlyStopping:
         self.values: dict[int, float] = {}
         self._kept: dict[int, dict[str, np.ndarray]] = {}
         self._restored = False
+        self._told = False
+        self.by_popularity = 0
 
     @property
     def best_epoch(self) -> int | None:
@@ -115,8 +122,9 @@ class EarlyStopping:
         last, regular = epoch.epoch == model.epochs, self._regular(epoch.epoch)
         if not regular and not last:
             return False
-        found = evaluated(recommender, self.queries, (self.metric,), self.exclude_seen)[self.metric]
-        self.values[epoch.epoch] = found
+        found = evaluated(recommender, self.queries, (self.metric,), self.exclude_seen)
+        self.values[epoch.epoch] = found[self.metric]
+        self._tell(found, model)
         wanted = self._epochs_to_keep()
         self._kept = {old: values for old, values in self._kept.items() if old in wanted}
         if epoch.epoch in wanted:
@@ -127,6 +135,19 @@ class EarlyStopping:
             self.restore(recommender)
             self._restored = not stop
         return stop
+
+    def _tell(self, found: Evaluation, model: TowerModel) -> None:
+        """Count the queries that the model does not answer, and warn of them once in a fit."""
+        self.by_popularity = found.by_popularity
+        if not self.by_popularity or self._told:
+            return
+        self._told = True
+        warn_caller(
+            f"{self.by_popularity:,} of {len(found.user):,} queries of the validation are answered by the most popular items, "
+            f"after any epoch: {type(model).__name__} knows nothing of their contexts. Hold out other queries, or describe "
+            f"contexts by what is known of these.",
+            FallbackWarning,
+        )
 
     def check(self, dataset: Dataset) -> None:
         """Raise if a fit to ``dataset`` would be trained on the events it is evaluated on."""
@@ -146,7 +167,9 @@ class EarlyStopping:
     def __repr__(self) -> str:
         if not self.values:
             return f"EarlyStopping({self.metric}, not evaluated yet)"
-        return f"EarlyStopping({self.metric} {self.best_value:.4f}, best at epoch {self.best_epoch} of {max(self.values)})"
+        popular = f", {self.by_popularity:,} queries answered by popularity" if self.by_popularity else ""
+        best = f"{self.metric} {self.best_value:.4f}, best at epoch {self.best_epoch} of {max(self.values)}"
+        return f"EarlyStopping({best}{popular})"
 
     @cached_property
     def _settings(self) -> dict[str, Any]:
@@ -161,7 +184,8 @@ class EarlyStopping:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint, as JSON can hold it; :meth:`arrays` has the best parameters."""
-        return {**self._settings, "values": [[epoch, value] for epoch, value in self.values.items()], "restored": self._restored}
+        values = [[epoch, value] for epoch, value in self.values.items()]
+        return {**self._settings, "values": values, "restored": self._restored, "by_popularity": self.by_popularity}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The best parameters, in the shapes of the model's ``parameters_``, by epoch and name."""
@@ -182,7 +206,7 @@ class EarlyStopping:
         """
         self._check_settings(state)
         model = trained_by_epochs(recommender.model)
-        values, done = _restored_values(state), len(model.history_)
+        (values, by_popularity), done = _restored(state), len(model.history_)
         if values and max(values) > done:
             raise ValueError(f"the state is of epoch {max(values)}, the fit has come to epoch {done}: they do not belong together.")
         if state.get("restored") and done < model.epochs:
@@ -191,7 +215,8 @@ class EarlyStopping:
                 f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
             )
         self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
-        self._kept, self._restored = {}, bool(state.get("restored"))
+        self._kept, self._restored, self._told = {}, bool(state.get("restored")), False
+        self.by_popularity = by_popularity
         shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
         for epoch in self._epochs_to_keep() - {None}:
             kept = {name: np.array(arrays[f"{epoch} {name}"]) for name in shapes if f"{epoch} {name}" in arrays}
@@ -210,9 +235,11 @@ class EarlyStopping:
                 raise ValueError(f"the fit was validated with {what}: continue with the same, or fit without its checkpoint.")
 
 
-def _restored_values(state: Mapping[str, Any]) -> dict[int, float]:
+def _restored(state: Mapping[str, Any]) -> tuple[dict[int, float], int]:
+    """The values, and the number of queries that popularity answered, which 0.1 does not tell."""
     try:
-        return {int(epoch): float(value) for epoch, value in state["values"]}
+        values = {int(epoch): float(value) for epoch, value in state["values"]}
+        return values, check.integer("by_popularity", state.get("by_popularity", 0), low=0)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"the values of the checkpoint's EarlyStopping cannot be used ({error!r}): delete it.") from error
 
