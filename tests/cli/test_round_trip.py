@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,16 @@ def test_an_evaluation_by_the_best_settings_is_of_the_protocol_of_the_search(
     sections = tomllib.loads(out.read_text())
     assert sections["split"].get("protocol", "given") == protocol
     done("fit", "--config", out, *([tmp_path / "train.csv"] if protocol == "given" else []), "--out", tmp_path / "m")
+
+
+@pytest.mark.parametrize("published", [False, True])
+def test_the_command_that_a_search_prints_fits(
+    ratings: Path, tmp_path: Path, published: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    data = held_out(ratings, tmp_path) if published else [ratings]
+    told = done("tune", *data, *DATA["time"], *MF, "--trials", "1", "--space", "factors=2,3", "--out", "the best.toml").stderr
+    command = told.partition("to fit with them: everypair ")[2]
+    done(*shlex.split(command))
+    assert len(ep.load("model").dataset_) == (300 if published else 400)

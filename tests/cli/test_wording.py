@@ -77,6 +77,7 @@ TOLD: list[tuple[str, list[str]]] = [  # notes and warnings
     ("less those left out by the history and --allow", ["recommend", "{}/model", "--users", "u01", "--allow", "{}/some.txt"]),
     ("does not use the 'history'", ["recommend", "{}/strict", "--requests", "{}/known.jsonl"]),
     ("give --timestamp; or --chronological if", ["fit", "{}/sorted.csv", *MF, "--validation", "leave-last", "--out", "{}/x"]),
+    ("queries of the validation are", ["fit", "{}/plays.csv", *MF, "--validation", "cold-start", "--out", "{}/x"]),
     ("previous follows the order", ["fit", "{}/plays.csv", "--context", "previous", "--epochs", "1", "--out", "{}/x"]),
 ]
 
@@ -153,6 +154,30 @@ def test_what_a_file_set_is_named_as_in_the_file(place: Path) -> None:
     told = run("fit", "--config", place / "bad.toml", "--out", place / "x").stderr
     assert "epochs in [model] must be at least 1" in told
     assert "--epochs must be at least 1" in run("fit", "--config", place / "bad.toml", "--epochs", "0", "--out", place / "x").stderr
+
+
+@pytest.mark.parametrize(
+    ("section", "typed", "words"),
+    [
+        ('[split]\nprotocol = "cutoff"\ntest_share = 0.2', ["--protocol", "leave-last"], "takes no test_share in [split]"),
+        ('[model]\nname = "parafac"\ncombinations = "all"', ["--model", "mf"], "no option combinations in [model]"),
+        (
+            '[data]\ninteractions = "plays.csv"',
+            ["--train", "{}/plays.csv", "--test", "{}/plays.csv"],
+            "--train and --test replace interactions in [data]",
+        ),
+        (
+            '[split]\ntrain = "plays.csv"\ntest = "plays.csv"',
+            ["--protocol", "random"],
+            "train in [split] and test in [split] replace --protocol",
+        ),
+    ],
+)
+def test_what_a_file_set_in_vain_is_named_as_in_the_file(place: Path, section: str, typed: list[str], words: str) -> None:
+    """An option that was typed changes what the rest of the file means."""
+    (place / "other.toml").write_text(section + "\n")
+    table = [] if "plays.csv" in section else [place / "plays.csv"]
+    assert words in run("evaluate", *table, "--config", place / "other.toml", *filled(typed, place)).stderr
 
 
 def test_in_python_they_are_arguments() -> None:

@@ -13,6 +13,7 @@ from everypair.data import Dataset
 from everypair.evaluation import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
 from everypair.evaluation.splits import Splitter
 from everypair.recommender import Recommender
+from everypair.runtime.wording import named
 
 SPLITTERS: dict[str, type[Splitter]] = dict(zip(PROTOCOLS, (LeaveLast, Cutoff, ColdStart, RandomPerUser), strict=True))
 FILES = ("train", "test", "tune")
@@ -41,7 +42,7 @@ def recommender(ctx: click.Context) -> Recommender:
     for key in options:
         if key not in arguments:
             known = ", ".join(map(_option, arguments)) or "none"
-            raise click.UsageError(f"{name} has no option {_option(key)}; it has {known}.")
+            raise click.UsageError(f"{name} has no option {named(key)}; it has {known}.")
     settings: dict[str, Any] = section_of(ctx, "recommender")
     return Recommender(MODELS[name](**options), **settings)
 
@@ -58,7 +59,7 @@ def splitter(ctx: click.Context, protocol: str | None = None) -> Splitter:
     arguments = inspect.signature(SPLITTERS[name]).parameters
     for key in options:
         if SPLIT_ARGUMENTS[key] not in arguments:
-            raise click.UsageError(f"{name} takes no {'--split-seed' if key == 'seed' else _option(key)}.")
+            raise click.UsageError(f"{name} takes no {named(SPLIT_ARGUMENTS[key], 'Splitter')}: leave it out.")
     return SPLITTERS[name](**{SPLIT_ARGUMENTS[key]: value for key, value in options.items()})
 
 
@@ -73,9 +74,9 @@ def split(ctx: click.Context) -> Split:
         data = section_of(ctx, "data")
         others = options.keys() - {*FILES, "tune_share", "seed"}
         if others or "interactions" in data:
-            raise click.UsageError(
-                f"--train and --test replace {'PLAYS' if 'interactions' in data else _option(min(others))}: leave it out."
-            )
+            other = min(others, default="interactions")
+            replaced = named(SPLIT_ARGUMENTS[other], "Splitter") if other in SPLIT_ARGUMENTS else named(other)
+            raise click.UsageError(f"{named('train')} and {named('test')} replace {replaced}: leave it out.")
         result = given(**options, **data)
     for text in result.notes:
         note(text)

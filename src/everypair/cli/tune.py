@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,15 @@ def tune(ctx: click.Context, out: Path | None, picture: Path | None, as_json: bo
     else:
         click.echo(_table(tuning))
         if out is not None:
-            note(f"best settings: {out}; to fit with them: everypair fit --config {out} --out model/", label="")
+            note(f"best settings: {out}; to fit with them: {_fit_with(ctx, out)}", label="")
     if tuning.stop_reason == "interrupt":
         ctx.exit(INTERRUPTED)
+
+
+def _fit_with(ctx: click.Context, out: Path) -> str:
+    """The command that fits with the best settings; after a search on a published split, to its training events."""
+    train = section_of(ctx, "split").get("train")
+    return shlex.join(["everypair", "fit", *([] if train is None else [str(train)]), "--config", str(out), "--out", "model/"])
 
 
 def _dimension(text: str) -> tuple[str, Any]:
