@@ -95,15 +95,17 @@ def test_slow_headers_and_bodies(recommender: ep.Recommender) -> None:
 
 def test_bodies_of_refused_requests_are_read_and_dropped(recommender: ep.Recommender) -> None:
     """The connection can be used again, unless the body is slow or has no end."""
-    app = create_app(recommender, Settings(Limits(receive_seconds=0.3), token=TOKEN))
-    with listening(app, receive_seconds=0.3) as port:
+    with listening(create_app(recommender, Settings(token=TOKEN)), receive_seconds=WAIT) as port:
         found = responses(send_raw(port, head() + BODY[:3], BODY[3:] + LAST))
         assert [status for status, _, _ in found] == [401, 200]
+    app = create_app(recommender, Settings(Limits(receive_seconds=0.3), token=TOKEN))
+    with listening(app, receive_seconds=0.3) as port:
         for sent in (head() + BODY[:3], head(length=100_000_000) + b" " * 3_000_000, head() + BODY[:3] + b"\0"):
             ((status, _, _),) = responses(send_raw(port, sent))
             assert status == 401
 
 
+@pytest.mark.full
 def test_a_request_after_one_that_takes_long(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may wait longer than requests may take to arrive, and its errors come after the response before."""
     similar, release = ServiceEngine.similar, threading.Event()
@@ -115,12 +117,12 @@ def test_a_request_after_one_that_takes_long(recommender: ep.Recommender, monkey
     held_similar.__name__ = "similar"
     monkeypatch.setattr(ServiceEngine, "similar", held_similar)
     body, start = b'{"item": "v01"}', b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
-    with listening(create_app(recommender), receive_seconds=0.1) as port:
+    with listening(create_app(recommender), receive_seconds=1.0) as port:
         for rest, statuses in ((b"Connection: close\r\n\r\n", [200, 200]), (b"\0", [200])):
             release.clear()
             with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection:
                 connection.sendall(head("/v1/similar", len(body)) + body + start)
-                time.sleep(0.3)  # the time for headers passes
+                time.sleep(1.5)  # the time for headers passes
                 connection.sendall(rest)
                 assert send_raw(port, LAST)  # when this is answered, the worker has read the rest
                 release.set()

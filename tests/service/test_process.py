@@ -95,7 +95,7 @@ def test_thousands_of_connections(remote: ServiceProcess) -> None:
     connections = []
     try:
         for _ in range(wanted):
-            connections.append(socket.create_connection(("127.0.0.1", remote.port), timeout=30))
+            connections.append(socket.create_connection(("127.0.0.1", remote.port), timeout=WAIT))
         assert remote.post("/recommend", user=USERS[0]).status_code == 200
         for connection in connections[:200]:  # requests that are never completed
             connection.sendall(b"POST /recommend HTTP/1.1\r\nHost: localhost\r\nContent-Le")
@@ -124,7 +124,7 @@ def test_clients_that_hang_up(remote: ServiceProcess) -> None:
     )
     for content in (b"", b"POST", head, head + body[:50], head + body):
         for _ in range(20):
-            with socket.create_connection(("127.0.0.1", remote.port), timeout=10) as connection:
+            with socket.create_connection(("127.0.0.1", remote.port), timeout=WAIT) as connection:
                 connection.sendall(content)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # reset instead of a close
     assert remote.post("/recommend", user=USERS[0]).status_code == 200
@@ -415,7 +415,7 @@ def test_no_connection_waits_for_a_worker_that_does_not_answer(tmp_path: Path, s
         try:
             os.kill(service.workers()[0], sent)
             for _ in range(20):
-                assert get(f"{service.url}/health", timeout=20).status_code == 200
+                assert get(f"{service.url}/health").status_code == 200
         finally:
             os.kill(service.process.pid, signal.SIGCONT)
         service.wait_for_log("worker started")
