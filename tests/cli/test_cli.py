@@ -753,6 +753,25 @@ def test_what_is_in_a_folder(shop: Path) -> None:
     refused(2, "one of --toml and --json", "inspect", shop / "model", "--toml", "--json")
 
 
+@pytest.mark.parametrize(
+    ("evaluation", "shown"),
+    [
+        ({"metrics": {"ndcg@10": {"value": 0.25}, "mine": 0.5}}, ["ndcg@10    0.2500", "mine       0.5000"]),
+        ({"metrics": {"ndcg@10": {"value": "a quarter"}, "mine": "half"}}, []),
+        ({"metrics": ["ndcg@10"]}, []),
+        ({"metrics": None, "notes": 3}, []),
+        ({}, []),
+    ],
+)
+def test_figures_may_be_anything(shop: Path, tmp_path: Path, evaluation: Any, shown: list[str]) -> None:
+    recommender = ep.load(shop / "model")
+    recommender.evaluation_ = evaluation
+    recommender.save(tmp_path / "model")
+    lines = done("inspect", tmp_path / "model").stdout.splitlines()
+    assert [line for line in lines if line.startswith(("ndcg", "mine"))] == shown
+    assert json.loads(done("inspect", tmp_path / "model", "--json").stdout)["evaluation"] == evaluation
+
+
 def test_damage_is_found_and_named(shop: Path, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     shutil.copytree(shop / "model", folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,8 @@ def _text(contents: dict[str, Any]) -> str:
         if contents["cut_short"]:
             lines.append(f"unfinished {contents['cut_short']}")
         lines.append(f"weight     {contents['unobserved_weight']:.6g} of an unobserved pair, on average")
-    for metric, figure in ((contents["evaluation"] or {}).get("metrics") or {}).items():
-        lines.append(f"{metric:<10} {figure['value']:.4f}")
+    for metric, value in _figures(contents["evaluation"]):
+        lines.append(f"{metric:<10} {value:.4f}")
     arrays = [[a["name"], " x ".join(map(str, a["shape"])), a["dtype"], f"{a['bytes']:,}"] for a in contents["arrays"]]
     files = [[entry["file"], f"{entry['bytes']:,}", entry["sha256"][:16]] for entry in contents["files"]]
     checked = "verified: yes" if contents["verified"] else "verified: no"
@@ -162,6 +163,15 @@ def _text(contents: dict[str, Any]) -> str:
         checked,
     ]
     return "\n\n".join(parts)
+
+
+def _figures(evaluation: Any) -> Iterator[tuple[str, float]]:
+    """The metrics of a stored evaluation. It may hold anything that someone set or wrote: the rest is for --json."""
+    metrics = evaluation.get("metrics") if isinstance(evaluation, dict) else None
+    for metric, figure in metrics.items() if isinstance(metrics, dict) else ():
+        value = figure.get("value") if isinstance(figure, dict) else figure
+        if isinstance(value, int | float):
+            yield metric, value
 
 
 def _toml(contents: dict[str, Any]) -> str:
