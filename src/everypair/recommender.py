@@ -122,6 +122,7 @@ class Recommender(Estimator):
         metric: str = "ndcg@10",
         patience: int = 2,
         evaluate_every: int = 1,
+        allow_trained: bool = False,
     ) -> Self:
         """Train from scratch on all events.
 
@@ -144,13 +145,17 @@ class Recommender(Estimator):
             The fit ends after so many evaluations in a row without a better value.
         evaluate_every : int
             Epochs between evaluations.
+        allow_trained : bool
+            Whether ``validation`` may be of events that are trained on, which is refused otherwise.
         """
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
         stopping = None
         if validation is not None:
             trained_by_epochs(self.model)
-            stopping = EarlyStopping(validation, metric, every=evaluate_every, patience=patience, restores=False)
+            stopping = EarlyStopping(
+                validation, metric, every=evaluate_every, patience=patience, restores=False, allow_trained=allow_trained
+            )
         training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset)
         if stopping is not None:
             stopping.check(dataset)

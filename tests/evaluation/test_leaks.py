@@ -99,10 +99,11 @@ def test_evaluate_refuses_them_unless_told(dataset: ep.Dataset) -> None:
 def test_validation_refuses_them_before_the_first_epoch(dataset: ep.Dataset) -> None:
     split = LeaveLast().split(dataset)
     recommender = ep.Recommender(ep.MF(**COMMON))
-    with pytest.raises(ValueError, match="60 of 60 relevant items"):
+    with pytest.raises(ValueError, match=r"60 of 60 relevant items .* allow_trained=True"):
         recommender.fit(dataset, validation=split.tune)
     with pytest.raises(ep.NotFittedError):
         _ = recommender.state
+    assert recommender.fit(dataset, validation=split.tune, allow_trained=True).validation_ is not None
     with pytest.raises(ValueError, match="60 of 60 relevant items"):
         recommender.fit(dataset, callback=EarlyStopping(split.tune))
     recommender.fit(dataset, callback=EarlyStopping(split.tune, allow_trained=True))
