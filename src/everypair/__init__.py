@@ -1,7 +1,6 @@
 """EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # as in typing, whose import takes as long as all others that a command needs before it handles Ctrl-C
 
 if TYPE_CHECKING:
     from everypair import datasets, evaluation, testing, towers
@@ -78,7 +77,9 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 if not TYPE_CHECKING:  # type checkers would accept any name
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
+
         if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")
         if name not in _MODULE_OF:

@@ -49,6 +49,13 @@ def test_nothing_slow_is_imported(code: str) -> None:
     assert found.stdout.endswith("imported: []\n"), found.stderr
 
 
+def test_ctrl_c_is_handled_before_anything_is_imported_that_takes_milliseconds() -> None:
+    found = python("import sys\nbefore = set(sys.modules)\nimport everypair.cli\nprint(*sorted(set(sys.modules) - before))")
+    new = set(found.stdout.split())
+    assert "everypair.cli" in new, found.stderr
+    assert not new & {"typing", "re", "importlib", "click"}
+
+
 def test_every_name_is_there() -> None:
     found = python(
         "import everypair as ep\n"
