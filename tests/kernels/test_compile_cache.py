@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 from numba import config
 
-from everypair.kernels.compile_cache import KernelFiles
+from everypair.kernels.compile_cache import KernelCache, KernelFiles
+from everypair.kernels.jit import compiled
 from everypair.kernels.sparse import multiply
 
 PROCESSOR = "x86_64", "a processor", "its features"
@@ -96,6 +99,35 @@ def test_a_file_that_is_cut_off_is_compiled_anew(tmp_path: Path) -> None:
         assert files(tmp_path).load(key("float32")) is None
 
 
+def double(value: Any) -> Any:
+    return 2 * value
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs compiled kernels")  # type: ignore[attr-defined]
+@pytest.mark.parametrize("fault", ["full", "gone", "unreadable"])
+def test_a_kernel_runs_where_its_code_cannot_be_kept(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder))
+    function = compiled(double, False)
+    kept = Path(function._cache.cache_path)
+    if fault == "full":
+        monkeypatch.setattr(KernelFiles, "_open_for_write", no_space)
+    elif fault == "gone":
+        shutil.rmtree(folder)
+        folder.write_text("a file where the folder was")
+    else:
+        assert function(1) == 2
+        (file,) = kept.iterdir()
+        file.unlink()
+        file.mkdir()  # which cannot be read, not even by root
+        function = compiled(double, False)
+    assert function(3) == 6
+
+
+def no_space(*arguments: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_flush_removes_the_code_of_one_kernel(tmp_path: Path) -> None:
     for name in ("kernel-1.py311", "kernel-10.py311"):
         KernelFiles(str(tmp_path), name, 1).save(key("float32"), "code")
@@ -105,4 +137,5 @@ def test_flush_removes_the_code_of_one_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs compiled kernels")  # type: ignore[attr-defined]
 def test_kernels_are_kept_in_such_files() -> None:
+    assert isinstance(multiply._cache, KernelCache)  # type: ignore[attr-defined]
     assert isinstance(multiply._cache._cache_file, KernelFiles)  # type: ignore[attr-defined]
