@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import importlib
+import pkgutil
 import shutil
 import sys
 from collections.abc import Callable
@@ -12,10 +14,11 @@ from typing import Any
 
 import pytest
 from numba import config
+from numba.core.caching import FunctionCache
 
+from everypair import kernels
 from everypair.kernels.compile_cache import KernelCache, KernelFiles
 from everypair.kernels.jit import compiled
-from everypair.kernels.sparse import multiply
 
 PROCESSOR = "x86_64", "a processor", "its features"
 
@@ -137,5 +140,9 @@ def test_flush_removes_the_code_of_one_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs compiled kernels")  # type: ignore[attr-defined]
 def test_kernels_are_kept_in_such_files() -> None:
-    assert isinstance(multiply._cache, KernelCache)  # type: ignore[attr-defined]
-    assert isinstance(multiply._cache._cache_file, KernelFiles)  # type: ignore[attr-defined]
+    modules = [importlib.import_module(f"{kernels.__name__}.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
+    values = [value for module in modules for value in vars(module).values()]
+    caches = [value._cache for value in values if isinstance(getattr(value, "_cache", None), FunctionCache)]
+    assert len(caches) > 50
+    assert {type(cache) for cache in caches} == {KernelCache}
+    assert {type(cache._cache_file) for cache in caches} == {KernelFiles}
