@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import http.client
+import itertools
 import json
 import os
 import resource
@@ -25,7 +26,7 @@ import pytest
 
 from everypair.service.engine import ServiceEngine
 
-from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving, wait_until
+from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving, wait_until, workers_of
 
 pytestmark = pytest.mark.full  # coverage and checks of compiled code do not reach these processes
 PATIENT = ("--hang-seconds", str(WAIT))  # where a test itself stops workers for a while
@@ -396,6 +397,23 @@ def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
         assert len(service.workers()) == 2
         for _ in range(20):
             assert post(f"{service.url}/recommend", json={"user": USERS[0]}).status_code == 200
+
+
+def test_a_worker_that_is_killed_during_the_start_is_replaced(tmp_path: Path) -> None:
+    """The first one shows whether the model can be used."""
+    fitted().save(tmp_path)
+    command = [sys.executable, "-m", "everypair.cli", "serve", str(tmp_path), "--port", "0", "--workers", "2"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_until(lambda: len(workers_of(process.pid)) == 2)
+        os.kill(workers_of(process.pid)[1], signal.SIGKILL)
+        assert process.stderr is not None
+        lines = list(itertools.takewhile(lambda line: not line.startswith("Serving on"), process.stderr))
+        assert process.poll() is None, lines
+        assert len(workers_of(process.pid)) == 2
+    finally:
+        process.terminate()
+        process.communicate(timeout=WAIT)
 
 
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])

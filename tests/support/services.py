@@ -91,6 +91,12 @@ class AppClient:
         return self("GET", path)
 
 
+def workers_of(service: int) -> list[int]:
+    """Process ids of the workers of a service."""
+    children = Path(f"/proc/{service}/task/{service}/children").read_text().split()
+    return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 class ServiceProcess:
     """A running ``everypair serve``: its address, its processes and its log."""
 
@@ -107,8 +113,7 @@ class ServiceProcess:
 
     def workers(self) -> list[int]:
         """Process ids of the workers."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return workers_of(self.process.pid)
 
     def gauge(self, name: str) -> float:
         """A value of ``/metrics``; NaN if it is not there."""
