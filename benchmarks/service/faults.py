@@ -90,7 +90,7 @@ class Subject:
     environment: dict[str, str]
     struck: float = 0.0  # when the last fault did
     turn: int = 0
-    tasks: set[asyncio.Future[None]] = field(default_factory=set)  # referenced here, or they may be collected while they run
+    tasks: set[asyncio.Future[Any]] = field(default_factory=set)  # referenced here, or they may be collected while they run
 
     @property
     def workers(self) -> list[int]:
@@ -284,7 +284,7 @@ async def _replace(subject: Subject) -> None:
     old, subject.process = subject.process, await asyncio.to_thread(subject.successors.enter_context, service)
     subject.struck = time.perf_counter()
     old.send_signal(signal.SIGTERM)
-    await asyncio.to_thread(old.wait, GIVE_UP)
+    _start(subject, asyncio.to_thread(old.wait, GIVE_UP))
 
 
 async def _reload(subject: Subject) -> None:
@@ -344,7 +344,7 @@ async def _fill_disk(subject: Subject) -> None:
     await _save(subject)
 
 
-def _start(subject: Subject, work: Coroutine[Any, Any, None]) -> None:
+def _start(subject: Subject, work: Coroutine[Any, Any, Any]) -> None:
     subject.tasks.add(task := asyncio.ensure_future(work))
     task.add_done_callback(subject.tasks.discard)
 
