@@ -41,8 +41,9 @@ def serve(
 
     soak: a mix of requests, errors, dropped connections and model switches, for minutes; memory of the workers over time.
 
-    faults: workers killed and hung, models saved and copied over the served one, slow clients and a full disk at random moments;
-    every answer is compared with the lists of the models.
+    faults: workers killed, hung and told to end, models saved, reloaded and copied over the served one, services that take over
+    the port, slow clients and a full disk at random moments, for minutes (say, 600); every answer is compared with the lists of the
+    models. Fails if an answer is wrong or lost, if requests are not all answered within two seconds of a fault, or if memory grows.
 
     capacity: memory and requests per second by items, factors and workers, of models of generated data.
     """
@@ -53,9 +54,10 @@ def serve(
 
         measure_load(load_event_log(data), factors, workers, Load(connections, rate, seconds, repeats))
     elif name == "faults":
-        from benchmarks.service.faults import soak_with_faults
+        from benchmarks.service.faults import failures, soak_with_faults
 
-        soak_with_faults(load_event_log(data), factors, workers, seconds, seed)
+        if failures(soak_with_faults(load_event_log(data), factors, workers, seconds, seed)):
+            raise SystemExit(1)
     elif name == "capacity":
         from benchmarks.service.capacity import measure_capacity
 

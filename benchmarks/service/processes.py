@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -68,6 +69,28 @@ def everypair_service(folder: Path, port: int, workers: int, **environment: str)
     return _running([*command, "--max-concurrent", "512"], port, **environment)
 
 
+@contextmanager
+def succeeding_service(folder: Path, port: int, workers: int, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A service that takes over the port of a running one, from the moment that it serves."""
+    command = [sys.executable, "-m", "everypair.cli", "serve", str(folder), "--port", str(port), "--workers", str(workers)]
+    command += ["--max-concurrent", "512", "--log-level", "error", "--take-over"]
+    process = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    drain = threading.Thread(target=process.stderr.read, daemon=True)
+    try:
+        while not (line := process.stderr.readline()).startswith(b"Serving on"):
+            if not line:
+                raise RuntimeError(f"the service did not take over: {' '.join(command)}")
+        drain.start()
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        if drain.ident is not None:
+            drain.join()
+        process.stderr.close()
+
+
 def implicit_service(folder: Path, port: int, workers: int) -> Running:
     (folder / "implicit_service.py").write_text(IMPLICIT_SERVICE)
     command = [sys.executable, "-m", "uvicorn", "implicit_service:app", "--app-dir", str(folder), "--port", str(port)]
@@ -109,6 +132,14 @@ def worker_pids(process: subprocess.Popen[Any]) -> list[int]:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     workers = [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return workers or [process.pid]
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal, or is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ"
+    except OSError:
+        return True
 
 
 def resident_memory(pid: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +26,8 @@ from benchmarks.experiments import epochs, large, requests
 from benchmarks.harness import event_log
 from benchmarks.quality import datasets
 from benchmarks.quality import plan as quality_plan
-from benchmarks.service import load, processes
+from benchmarks.service import faults, load, processes
+from benchmarks.service.faults import Findings
 from benchmarks.speed import contenders, data, sections
 from benchmarks.speed.setup import FULL, SpeedSetup
 from everypair.cli.shell import main as everypair_main
@@ -283,12 +285,14 @@ def test_load(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("everypair_service", "implicit_service"):
         monkeypatch.setattr(processes, name, answering)
     monkeypatch.setattr(load, "OPEN_LOOP_CONNECTIONS", 3)
+    monkeypatch.setattr(load, "WARM_UP", 0.1)
     options = ["--connections", "2", "--rate", "40", "--seconds", "0.2", "--repeats", "2"]
     found = output("serve", "load", "--data", str(split), *options)
     services = ["EveryPair", "implicit, minimal FastAPI service"]
     for service in services:
         assert float(re.search(rf"^{service}, 40 per second +(\d+)/s ", found, re.MULTILINE)[1]) == 40  # type: ignore[index]
         assert re.search(rf"^{service}, 2 clients +[1-9]\d*/s   p50 +\S+ ms   p99 ", found, re.MULTILINE)
+    assert re.search(r"^2 clients: \S+ times the requests, p50 \S+ and p99 \S+ times that of implicit", found, re.MULTILINE)
 
 
 @pytest.mark.full
@@ -305,17 +309,44 @@ def test_capacity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in re.findall(r"[\d,.]+", row)[4:])
 
 
+KINDS = {
+    "a worker is killed", "a worker hangs", "a worker is told to end", "a model is saved", "a reload by a signal",
+    "a model is copied over", "the service is replaced", "slow clients",
+}  # fmt: skip
+
+
 @pytest.mark.full
 def test_faults(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of each, as often as there is time: every answer is right, and the service is whole again."""
+    """As many as there is time for, one of each first: every answer is right, and the service is whole again."""
+    for name, value in {"PAUSE": (0.05, 0.1), "PROBE_SECONDS": 30.0, "GIVE_UP": 300.0, "SLOW_SECONDS": 0.3}.items():
+        monkeypatch.setattr(faults, name, value)
+    for name in ("WITHIN", "GROWTH"):  # what depends on the machine
+        monkeypatch.setattr(faults, name, float("inf"))
     monkeypatch.setattr(processes, "START_SECONDS", 0.0)
-    monkeypatch.setattr("benchmarks.service.faults.PAUSE", (0.05, 0.1))
-    monkeypatch.setattr("benchmarks.service.faults.PROBE_SECONDS", 30.0)
-    monkeypatch.setattr("benchmarks.service.faults.SLOW_SECONDS", 0.3)
-    found = output("serve", "faults", "--data", str(split), "--factors", "2", "--workers", "2", "--seconds", "4")
+    found = output("serve", "faults", "--data", str(split), "--factors", "2", "--workers", "2", "--seconds", "20")
     assert re.search(r"answers: \{'right': [1-9]\d*.*longest wait", found), found
-    assert "wrong" not in found
-    assert re.search(r" times, whole after \d", found), found
+    struck = re.findall(r" s  (.+): all answered after \d+\.\d\d s, by all workers after \d", found)
+    assert set(struck) - {"a full disk"} <= KINDS, found
+    first = struck[: len(KINDS)]
+    assert len(set(first)) == len(first) > 0, found
+    assert "passed" in found.splitlines()[-1], found
+
+
+def test_what_a_service_under_faults_must_not_do() -> None:
+    memory = [(float(second), 100 << 20) for second in range(30)]
+    killed = {"a worker is killed": [0.1]}
+    assert faults.failures(Findings(Counter({"right": 9, "connection lost": 8}), recovery=killed, memory=memory)) == []
+    for problem, found in {
+        "wrong: user 1": Findings(wrong=["user 1"]),
+        "8 connections lost, with 0 workers": Findings(Counter({"connection lost": 8})),
+        "2 times: connection refused": Findings(Counter({"connection refused": 2})),
+        "a worker is killed: all answered after 2.50 s": Findings(recovery={"a worker is killed": [0.1, 2.5]}),
+        "a client waited for 3.00 s": Findings(longest=3.0),
+        "memory grew from 100 to 200 MiB": Findings(memory=[*memory[:20], *[(second, 2 * size) for second, size in memory[20:]]]),
+    }.items():
+        found.memory = found.memory or memory
+        (told,) = faults.failures(found)
+        assert problem in told
 
 
 @pytest.mark.full

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
+import pkgutil
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +14,11 @@ from typing import Any
 
 import pytest
 from numba import config
+from numba.core.caching import FunctionCache
 
-from everypair.kernels.compile_cache import KernelFiles
-from everypair.kernels.sparse import multiply
+from everypair import kernels
+from everypair.kernels.compile_cache import KernelCache, KernelFiles
+from everypair.kernels.jit import compiled
 
 PROCESSOR = "x86_64", "a processor", "its features"
 
@@ -96,6 +102,35 @@ def test_a_file_that_is_cut_off_is_compiled_anew(tmp_path: Path) -> None:
         assert files(tmp_path).load(key("float32")) is None
 
 
+def double(value: Any) -> Any:
+    return 2 * value
+
+
+@pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs compiled kernels")  # type: ignore[attr-defined]
+@pytest.mark.parametrize("fault", ["full", "gone", "unreadable"])
+def test_a_kernel_runs_where_its_code_cannot_be_kept(tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder))
+    function = compiled(double, False)
+    kept = Path(function._cache.cache_path)
+    if fault == "full":
+        monkeypatch.setattr(KernelFiles, "_open_for_write", no_space)
+    elif fault == "gone":
+        shutil.rmtree(folder)
+        folder.write_text("a file where the folder was")
+    else:
+        assert function(1) == 2
+        (file,) = kept.iterdir()
+        file.unlink()
+        file.mkdir()  # which cannot be read, not even by root
+        function = compiled(double, False)
+    assert function(3) == 6
+
+
+def no_space(*arguments: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_flush_removes_the_code_of_one_kernel(tmp_path: Path) -> None:
     for name in ("kernel-1.py311", "kernel-10.py311"):
         KernelFiles(str(tmp_path), name, 1).save(key("float32"), "code")
@@ -105,4 +140,9 @@ def test_flush_removes_the_code_of_one_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(config.DISABLE_JIT), reason="needs compiled kernels")  # type: ignore[attr-defined]
 def test_kernels_are_kept_in_such_files() -> None:
-    assert isinstance(multiply._cache._cache_file, KernelFiles)  # type: ignore[attr-defined]
+    modules = [importlib.import_module(f"{kernels.__name__}.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
+    values = [value for module in modules for value in vars(module).values()]
+    caches = [value._cache for value in values if isinstance(getattr(value, "_cache", None), FunctionCache)]
+    assert len(caches) > 50
+    assert {type(cache) for cache in caches} == {KernelCache}
+    assert {type(cache._cache_file) for cache in caches} == {KernelFiles}

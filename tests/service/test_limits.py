@@ -13,6 +13,7 @@ import pytest
 import everypair as ep
 from everypair.service import Limits, Settings
 from everypair.service.engine import ServiceEngine
+from everypair.service.middleware import CONNECTION_KEY
 
 from services import WAIT, AppClient, create_app, dataset
 
@@ -178,6 +179,49 @@ def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch:
     answer = client.post("/similar", item=ITEMS[0])
     assert answer.status_code == 503
     assert "0.2 seconds" in answer.json()["error"]["message"]
+
+
+class Connection:
+    """One whose client reads the headers of a response and no more."""
+
+    def __init__(self) -> None:
+        self.accepted, self.aborted, self.status = False, False, 0
+
+    def accept(self) -> None:
+        self.accepted = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    async def send(self, message: Any) -> None:
+        self.status = message.get("status", self.status)
+        if message["type"] == "http.response.body" and self.status == 200:
+            await asyncio.Event().wait()
+
+
+def test_responses_that_clients_do_not_read_are_aborted(recommender: ep.Recommender) -> None:
+    app = create_app(recommender, Settings(Limits(seconds=0.5)))
+
+    async def ask() -> Connection:
+        connection, pairs = Connection(), {b"host": b"localhost"}
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/live",
+            "query_string": b"",
+            "root_path": "",
+            "headers": [*pairs.items()],
+        }
+        unread = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> Any:
+            return unread.pop() if unread else await asyncio.Event().wait()
+
+        await app({**scope, CONNECTION_KEY: connection}, receive, connection.send)
+        return connection
+
+    connection = asyncio.run(ask())
+    assert (connection.accepted, connection.aborted) == (True, True)
 
 
 def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import os
 import queue
 import re
@@ -12,7 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +53,13 @@ def create_app(model: Any, settings: Settings | None = None) -> Any:
     return everypair.service.create_app(model, replace(settings, limits=replace(settings.limits, seconds=seconds)))
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 class AppClient:
     """A client of an ASGI application in this process, without a network."""
 
@@ -82,6 +91,12 @@ class AppClient:
         return self("GET", path)
 
 
+def workers_of(service: int) -> list[int]:
+    """Process ids of the workers of a service."""
+    children = Path(f"/proc/{service}/task/{service}/children").read_text().split()
+    return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
 class ServiceProcess:
     """A running ``everypair serve``: its address, its processes and its log."""
 
@@ -98,13 +113,16 @@ class ServiceProcess:
 
     def workers(self) -> list[int]:
         """Process ids of the workers."""
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return workers_of(self.process.pid)
 
     def gauge(self, name: str) -> float:
-        """A value of ``/metrics``."""
+        """A value of ``/metrics``; NaN if it is not there."""
         text = get(f"{self.url}/metrics").text
-        return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+        return next((float(line.split()[-1]) for line in text.splitlines() if line.startswith(name)), math.nan)
+
+    def wait_for_gauge(self, name: str, value: float) -> None:
+        """Of a worker that is busy, ``/metrics`` shows what it said last."""
+        wait_until(lambda: self.gauge(name) == value)
 
     def wait_for_log(self, words: str) -> str:
         """The next line of the log that contains these words."""
@@ -169,9 +187,9 @@ def listening(app: Any, **limits: Any) -> Iterator[int]:
             thread.join(WAIT)
 
 
-def send_raw(port: int, *parts: bytes, seconds: float = WAIT) -> bytes:
+def send_raw(port: int, *parts: bytes) -> bytes:
     """Send bytes on a new connection; what comes back until the connection is closed."""
-    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT) as connection:
         with suppress(ConnectionError):
             for part in parts:
                 connection.sendall(part)

@@ -59,7 +59,7 @@ def _default(name: str) -> str:
 @click.option(
     "--hang-seconds",
     type=click.FloatRange(0.5),
-    default=1.5,
+    default=1.0,
     show_default=True,
     help="Replace a worker that neither answers nor computes for so long.",
 )

@@ -3,6 +3,8 @@
 Numba numbers the data files of a kernel and has an index of them. Two processes that add different signatures at the same moment
 may give both the same number, and one then runs the code of the other (https://github.com/numba/numba/issues/4807). Here the name
 of a file is made of the signature, and the file says whose code it holds: there is no index, and nothing to lock.
+
+To keep code saves time and no more: where the disk is full, or the folder is gone, each process compiles for itself.
 """
 
 from __future__ import annotations
@@ -15,9 +17,22 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from numba.core.caching import IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 UNREADABLE = AttributeError, EOFError, ImportError, pickle.UnpicklingError  # a class that is gone, or a file that is cut off
+
+
+def keep_safely(cache: FunctionCache) -> None:
+    """Have the cache of a kernel that Numba made keep its code in :class:`KernelFiles`."""
+    cache.__class__, cache._cache_file.__class__ = KernelCache, KernelFiles
+
+
+class KernelCache(FunctionCache):
+    """The cache of a kernel, which is compiled whether or not its code can be kept."""
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with contextlib.suppress(OSError):
+            super().save_overload(sig, data)
 
 
 class KernelFiles(IndexDataCacheFile):
@@ -33,7 +48,7 @@ class KernelFiles(IndexDataCacheFile):
             with open(self._path(key), "rb") as file:
                 owner, data = pickle.load(file)
             return pickle.loads(data) if pickle.loads(owner) == (self._version, self._source_stamp, key) else None
-        except (FileNotFoundError, *UNREADABLE):
+        except (OSError, *UNREADABLE):
             return None
 
     def flush(self) -> None:

@@ -11,7 +11,7 @@ from numba.core import types
 from numba.extending import intrinsic, overload
 
 from everypair.kernels.compilation import watch_compilation
-from everypair.kernels.compile_cache import KernelFiles
+from everypair.kernels.compile_cache import keep_safely
 
 # Sums may be reordered and fused (they vectorise), but NaN and infinity keep their meaning.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
@@ -25,7 +25,7 @@ def compiled(function: Callable[..., Any], fastmath: Any) -> Any:
     found: Any = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=fastmath)(function)
     cache = getattr(found, "_cache", None)
     if cache is not None:
-        cache._cache_file.__class__ = KernelFiles
+        keep_safely(cache)
     return found
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import numba
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from everypair.kernels.jit import fill, kernel, leaf
+from everypair.kernels.jit import compiled, fill, kernel, leaf
 
 BLOCK = 64  # scores per block, at most: most blocks hold none of the best
 BLOCKS = 4  # blocks for each of the n items, at least
+
+
+def of_numbers(function: Callable[..., Any]) -> Any:
+    """Compile a function of scores that are never NaN."""
+    return compiled(function, {"nnan", "nsz"})
 
 
 @kernel
@@ -80,7 +87,7 @@ def top_n(start, stop, scores, ids, best):
         in_order(heap, items, size)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@of_numbers
 def largest(scores):
     """The largest of finite scores and ``-inf``; vectorises."""
     found = scores[0]
@@ -89,7 +96,7 @@ def largest(scores):
     return found
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@of_numbers
 def smallest(scores):
     """The smallest of finite scores; vectorises."""
     found = scores[0]

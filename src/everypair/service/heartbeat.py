@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 PING_SECONDS = 0.5  # between pings
-HANG_SECONDS = 1.5  # without an answer from a worker that computes nothing: it was stopped, or waits for ever
+HANG_SECONDS = 1.0  # without an answer from a worker that computes nothing: it was stopped, or waits for ever
 STUCK_SECONDS = 30.0  # without an answer from a worker that computes
 OPEN_SECONDS = 600.0  # the same while it opens a model, which may hold the interpreter for long
 MAX_STEP = 1.5 * PING_SECONDS  # longer pauses are the supervisor's own, and tell nothing about workers
@@ -36,10 +36,11 @@ class Heartbeat:
         """Whether there is an answer to the last ping."""
         return self._answered == self.sent
 
-    def ping(self) -> int:
-        """The number of a new ping."""
+    def ping(self, cpu: float | None) -> int:
+        """The number of a new ping; ``cpu`` as in :meth:`why_hung`."""
         if self.answered:
             self._silent = self._idle = 0.0
+            self._cpu = cpu
         self.sent += 1
         return self.sent
 

@@ -11,6 +11,7 @@ from everypair.service.worker_process import GONE, WorkerProcess
 WAIT_SECONDS = 0.05  # between looks for a worker that could open a model
 ATTEMPTS = 2  # workers that may end while they open a model before it is refused
 ENDED = "a worker ended while it opened the model."
+GONE_EARLY = "a worker ended before it could answer."
 
 
 class ModelSwitch:
@@ -40,7 +41,7 @@ class ModelSwitch:
             assert snapshot is not None
             kind, *content = await worker.prepare(round_, snapshot)
             if kind != "ready":
-                return content[0] if content else "a worker ended before it could answer."
+                return content[0] if content else GONE_EARLY
             if snapshot is self.snapshot:  # no switch meanwhile
                 (self.version,) = content
                 await worker.commit(round_, snapshot)

@@ -32,7 +32,7 @@ from everypair.service.heartbeat import HANG_SECONDS
 from everypair.service.listener import open_listener, refuse_new_connections
 from everypair.service.messages import SIGNALS, ReloadResult, WorkerOptions
 from everypair.service.metric_families import Family, combined, lasting
-from everypair.service.model_switch import ModelSwitch
+from everypair.service.model_switch import GONE_EARLY, ModelSwitch
 from everypair.service.settings import Settings
 from everypair.service.snapshot import Snapshot, Stamp, stamp_of, take_snapshot
 from everypair.service.telemetry import SupervisorMetrics, log, log_to_stderr, reason_of, without_path
@@ -165,7 +165,7 @@ class Supervisor:
                 await self._run_worker(number, started)
             except OSError as error:  # no memory, or no more processes
                 self._not_started(number, started, str(error))
-            if started.exception() is not None:
+            if started.done() and started.exception() is not None:
                 return
             delay = 0.0 if loop.time() - since > MAX_DELAY else delay
             self._metrics.count_restart()
@@ -177,13 +177,13 @@ class Supervisor:
         """Start a worker and wait for its end."""
         worker = self._workers[number] = WorkerProcess(number, self._options, self._listener, self._on_request, self._hang_seconds)
         refusal = await self._models.bring_up(worker)
-        if refusal is not None:
+        if refusal is None and started.done():
+            log("worker started", worker=number, model=self.version)
+        elif refusal is None:
+            started.set_result(None)
+        elif refusal != GONE_EARLY or number == 0:  # others are replaced when they end, since the first serves the model
             worker.kill()
             self._not_started(number, started, refusal)
-        elif started.done():
-            log("worker started", worker=number, model=self.version)
-        else:
-            started.set_result(None)
         await worker.ended.wait()
         log("worker ended", logging.WARNING, worker=number, status=worker.exit_code)
         del self._workers[number]

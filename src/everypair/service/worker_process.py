@@ -131,7 +131,7 @@ class WorkerProcess:
 
     def _ping(self) -> asyncio.Future[None]:
         pong: asyncio.Future[None] = self._loop.create_future()
-        number = self._heartbeat.ping()
+        number = self._heartbeat.ping(cpu_seconds(self.pid))
         self._pongs[number] = pong
         self._channel.send("ping", number)
         return pong
