@@ -209,6 +209,7 @@ def test_help(arguments: list[str]) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.more
 def test_the_findings_of_the_paper_come_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As ``everypair reproduce --quick`` has them."""
     monkeypatch.setattr(cost, "PAPER_ITEMS", 68_000)

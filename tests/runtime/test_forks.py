@@ -274,6 +274,7 @@ def test_bars_have_places_of_their_own_below_those_of_others(capsys: pytest.Capt
 # compilers
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")  # type: ignore[attr-defined]
 def test_a_process_forks_when_no_thread_compiles() -> None:
     """Numba's locks, and its half-done work, would be there in the child, which could compile nothing."""
     compiling, fork_comes = threading.Event(), threading.Event()
