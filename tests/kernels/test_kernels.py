@@ -12,7 +12,7 @@ import everypair as ep
 from everypair.kernels import order, row_sweep, simd, sparse, topn
 from everypair.kernels.jit import kernel, pick, slice_of
 from everypair.runtime.parallel import Workers
-from everypair.towers.steps.conjugate_gradients import lowest
+from everypair.engine.conjugate_gradients import lowest
 
 seeds = st.integers(0, 10**6)
 

@@ -21,6 +21,7 @@ DENSE = 0.5  # share of non-zeros from which an array is stored densely
 RANGES = 16
 RANGE = 8_192
 LEVEL = 8
+PANEL_ROWS = 8_192  # rows that are multiplied at a time: fixed, because rounding may depend on where a range begins
 
 
 @runtime_checkable
@@ -60,6 +61,19 @@ class Field:
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         """``out += X[start:stop] W``: all dimensions of a range of rows; ``W`` has a row for each feature."""
         raise NotImplementedError
+
+    def add_panel(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        """``out += X W``; ``W`` has a row for each feature."""
+        if not self.has_rows:
+            for f, w in enumerate(np.ascontiguousarray(W.T)):
+                out[:, f] += self.multiply(w, workers)
+            return
+        workers.chunks(self.shape[0], lambda start, stop: self.add_rows(start, stop, W, out[start:stop]), PANEL_ROWS)
+
+    def panel_transposed(self, Z: np.ndarray, workers: Workers, squared: bool = False) -> np.ndarray:
+        """``X' Z`` in float64, or with the squares of the entries; ``Z`` has a row for each row of X."""
+        multiply = self.multiply_squared_transposed if squared else self.multiply_transposed
+        return np.stack([multiply(z, workers) for z in np.ascontiguousarray(Z.T)], axis=1).astype(np.float64)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         """``X' z``."""
@@ -160,6 +174,17 @@ class SparseField(Field):
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         row_vectors.add_rows(start, stop, self.rows.arrays, W, out)
+
+    def panel_transposed(self, Z: np.ndarray, workers: Workers, squared: bool = False) -> np.ndarray:
+        out, columns = np.zeros((self.shape[1], Z.shape[1])), self.columns.arrays
+        if squared:
+            columns = columns._replace(values=np.square(columns.values))
+
+        def some(start: int, stop: int) -> None:
+            row_vectors.multiply_columns(start, stop, columns, Z, np.empty((1, Z.shape[1]), Z.dtype), out)
+
+        workers.run(some, self.columns.ranges(workers))
+        return out
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self.columns.apply(sparse.multiply, z, workers)
@@ -273,6 +298,13 @@ class DenseField(Field):
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         out += self._matrix[start:stop] @ W
+
+    def panel_transposed(self, Z: np.ndarray, workers: Workers, squared: bool = False) -> np.ndarray:
+        def term(start: int, stop: int) -> np.ndarray:
+            rows = self._matrix[start:stop]
+            return ((np.square(rows) if squared else rows).T @ Z[start:stop]).astype(np.float64)
+
+        return workers.sum(self.shape[0], term)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._transposed_times(lambda x: x, z, workers)

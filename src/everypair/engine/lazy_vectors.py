@@ -55,6 +55,10 @@ class LazyVectors(Vectors):
         self._last: tuple[int, np.ndarray] | None = None  # the dimension asked for last
         self._dimension: Callable[[int], np.ndarray] | None = None  # may have tables of its own, made of parameters
 
+    def replace(self, first: int, last: int, panel: np.ndarray) -> None:
+        """Nothing to store: the panel is computed from the parameters."""
+        self.forget()
+
     def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
         for f, phi in self._kept.items():
             if at <= f < at + tangent.shape[1]:

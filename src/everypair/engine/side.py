@@ -2,7 +2,7 @@ r"""One side of the loss, the other held: the view of a tower that is all of its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 
 from everypair.columns.table import Levels
 from everypair.engine.binding import StepSettings
-from everypair.engine.blocks import CORE, OTHER, LevelBlock
+from everypair.engine.blocks import CORE, OTHER, Block, LevelBlock
 from everypair.engine.feedback import CompressedPairs
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.level_sweep import Partner, sweep_levels
+from everypair.engine.panel_stages import SideRows
+from everypair.engine.panel_sweep import PanelPlan, SideVectors, can_sweep
 from everypair.engine.row_sweep import RowSweep
 from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
@@ -65,6 +67,7 @@ class SidePairs:
         one_each = len(self.indices) == self.n_rows and bool(np.all(np.diff(self.indptr) == 1))
         self.by_event = one_each  # row c has the pair c and no other
         self._buffers: dict[str, np.ndarray] = {}
+        self._panel_plans: dict[Any, tuple[Any, PanelPlan]] = {}
 
     @cached_property
     def alpha(self) -> Values:
@@ -73,6 +76,14 @@ class SidePairs:
     @cached_property
     def row_sweep(self) -> RowSweep:
         return RowSweep(self.indptr, self.workers)
+
+    def panel_plan(self, blocks: Sequence[Block]) -> PanelPlan:
+        """How to sweep these blocks in panels: the same object for the same parameters."""
+        key = tuple((id(block.parameter), block.start) for block in blocks)
+        if key not in self._panel_plans:
+            rows = SideRows(self.indptr, self.by_event)
+            self._panel_plans[key] = blocks, PanelPlan(blocks, rows, self.dtype, self.workers)
+        return self._panel_plans[key][1]
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         if name not in self._buffers:
@@ -208,6 +219,23 @@ class Side(View):
         lost = 0.0 if share == 0.0 else np.where(penalty == 0.0, share * block.levels.sum(self._sizes()), 0.0)
         sweep = SweepSettings(penalty, settings.step_size, tiny(self.dtype), lost, share)
         return sweep_levels(partner, *block.levels.groups, implicit, sweep, W, self.workers)
+
+    def sweep_panels(self, blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
+        if not can_sweep(blocks, settings, self.workers):
+            return False
+        assert blocks is not None
+        plan, row_sizes = self._pairs.panel_plan(blocks), None
+        if any(np.any(block.parameter.penalty == 0.0) for block in blocks):
+            row_sizes = self._sizes() + self._implicit_sizes()
+        self._tracked.clear()
+        plan.sweep(self._observed, self._pairs.weight, SideVectors(self.own, self.other, self.J), settings, row_sizes)
+        return True
+
+    def _implicit_sizes(self) -> np.ndarray:
+        """For each row, the size of what the implicit part of gradients is made of."""
+        part, norms = self.own.range_vectors(0, self.own.shape[1]), np.sqrt(np.maximum(np.diag(self.J), 0.0))
+        chunks = self.workers.chunks(self.n_rows, lambda start, stop: np.square(np.abs(part(start, stop)) @ norms))
+        return self._pairs.weight * np.concatenate(chunks)
 
     def _partner_table(self, block: LevelBlock) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
         """The vectors of the other modes, which of them each row has, and the core; a core of more modes is not contracted here."""

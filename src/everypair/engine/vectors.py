@@ -14,6 +14,7 @@ from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
+PANEL_ROWS = 8_192  # rows of a panel that are computed at a time: fixed, because rounding depends on it
 RangeVectors = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
 
@@ -66,6 +67,11 @@ class Vectors:
         workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
         self.dims_changed()
 
+    def replace(self, first: int, last: int, panel: np.ndarray) -> None:
+        """Dimensions ``first:last`` become the columns of a panel: parameters have changed."""
+        self.dims[first:last] = panel[:, : last - first].T
+        self.dims_changed()
+
     def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
         """``phi(c) += delta_c tangent(c)`` in the dimensions from ``at`` on."""
         phi = self.dims[at : at + tangent.shape[1]]
@@ -106,7 +112,7 @@ class Vectors:
             out[start:stop, : last - first] = part(start, stop)
             out[start:stop, last - first :] = 0.0
 
-        workers.chunks(n, some)
+        workers.chunks(n, some, PANEL_ROWS)
         return out
 
     def dims_changed(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
 from everypair.engine.binding import StepSettings
-from everypair.engine.blocks import LevelBlock
+from everypair.engine.blocks import Block, LevelBlock
 from everypair.engine.vectors import Vectors
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.runtime.parallel import Workers
@@ -80,6 +81,14 @@ class View(ABC):
 
         ``implicit`` is the matrix M of the implicit part ``u' M u`` if it is the same for all levels, as for all combinations of
         levels. Returns False, without stepping, if the view cannot do this.
+        """
+        return False
+
+
+    def sweep_panels(self, blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
+        """Coordinate descent on all described blocks of features, sixteen dimensions at a time; updates the scores.
+
+        Returns False, without stepping, if the view cannot do this.
         """
         return False
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from everypair.kernels.jit import kernel, leaf, pick
+from everypair.kernels.jit import fill, kernel, leaf, pick
+from everypair.kernels.simd import add_vector
+
+RUN = 2048  # entries summed in the precision of the data before they are added up in float64
 
 
 @leaf
@@ -23,7 +26,24 @@ def add_rows(start, stop, matrix, W, out):
     indptr, indices, values = matrix
     for r in range(start, stop):
         for p in range(indptr[r], indptr[r + 1]):
-            add_multiple(out.dtype.type(pick(values, p)), W[indices[p]], out[r - start])
+            add_vector(pick(values, p), W, indices[p], out, r - start)
+
+
+@kernel
+def multiply_columns(start, stop, matrix, Z, partial, out):
+    """``out[l] = sum x Z[row]`` over compressed columns ``start:stop``: runs in the precision of Z, added up in float64.
+
+    ``partial`` is room for a vector.
+    """
+    indptr, indices, values = matrix
+    for column in range(start, stop):
+        total = out[column]
+        for lo in range(indptr[column], indptr[column + 1], RUN):
+            fill(partial, 0.0)
+            for p in range(lo, min(lo + RUN, indptr[column + 1])):
+                add_vector(pick(values, p), Z, indices[p], partial, 0)
+            for f in range(len(total)):
+                total[f] += partial[0, f]
 
 
 @leaf
@@ -31,21 +51,17 @@ def add_levels(start, stop, codes, W, out):
     """From the level of each row; a code one past the last level means none."""
     for r in range(start, stop):
         if codes[r] < len(W):
-            v, total = W[codes[r]], out[r - start]
-            for f in range(len(total)):
-                total[f] += v[f]
+            add_vector(1.0, W, codes[r], out, r - start)
 
 
 @leaf
 def add_runs(start, stop, first, bounds, vectors, out):
     """From the vector of each run of rows; ``vectors[0]`` is that of run ``first``, the run of row ``start``."""
     r = start
-    for v in vectors:
+    for i in range(len(vectors)):
         first += 1
         while r < min(bounds[first], stop):
-            total = out[r - start]
-            for f in range(len(total)):
-                total[f] += v[f]
+            add_vector(1.0, vectors, i, out, r - start)
             r += 1
 
 

@@ -142,12 +142,46 @@ def descend_plain(pairs, psi, lo, hi, gram, row, moving, at):
     steps_plain(total, gram, row, moving, at)
 
 
+def add_vector_plain(x, vectors, i, out, r):
+    """``out[r] += x vectors[i]``, the product and the sum rounded at once."""
+    out[r] += out.dtype.type(x) * vectors[i]
+
+
+def scale_vector_plain(x, vectors, i, out, r):
+    """``out[r] = x vectors[i]``."""
+    out[r] = out.dtype.type(x) * vectors[i]
+
+
+@intrinsic
+def _scale_vector(typingctx, x, vectors, i, out, r):  # pragma: no cover - compiled
+    signature = types.void(out.dtype, vectors, types.intp, out, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = VectorCode(context, builder, signature, args, "x", "vectors", "i", "out", "r", precision="out")
+        code.add_row(replace=True)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _add_vector(typingctx, x, vectors, i, out, r):  # pragma: no cover - compiled
+    signature = types.void(out.dtype, vectors, types.intp, out, types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = VectorCode(context, builder, signature, args, "x", "vectors", "i", "out", "r", precision="out")
+        code.add_row()
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 @intrinsic
 def _accumulate(typingctx, pairs, psi, lo, hi, first, out):  # pragma: no cover - compiled
     signature = types.void(pairs, psi, types.intp, types.intp, types.intp, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "out")
+        code = VectorCode(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "out")
         double = ir.VectorType(ir.DoubleType(), LANES)
         for j, total in enumerate(code.sum_pairs()):
             place = builder.bitcast(builder.gep(code.data("out"), [I64(j * LANES)]), double.as_pointer())
@@ -164,8 +198,8 @@ def _update(typingctx, indices, psi, lo, hi, first, scores, delta, at):  # pragm
     signature = types.void(indices, psi, n, n, n, scores, delta, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args, "indices", "psi", "lo", "hi", "first", "scores", "delta", "at")
-        code.move_scores(code.load_lanes(builder.gep(code.data("delta"), [code["at"]])))
+        code = VectorCode(context, builder, signature, args, "indices", "psi", "lo", "hi", "first", "scores", "delta", "at")
+        code.move_scores(code.load(builder.gep(code.data("delta"), [code["at"]])))
         return context.get_dummy_value()
 
     return signature, generate
@@ -176,7 +210,7 @@ def _steps(typingctx, total, gram, row, moving, at):  # pragma: no cover - compi
     signature = types.void(total, gram, row, moving, at)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args, "total", "gram", "row", "moving", "at", precision="J")
+        code = VectorCode(context, builder, signature, args, "total", "gram", "row", "moving", "at", precision="J")
         double, sums = ir.VectorType(ir.DoubleType(), LANES), []
         for j in range(LANES + 1):
             place = builder.bitcast(builder.gep(code.data("total"), [I64(j * LANES)]), double.as_pointer())
@@ -193,18 +227,18 @@ def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: n
     signature = types.void(pairs, psi, types.intp, types.intp, gram, row, moving, at)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "gram", "row", "moving", "at")
+        code = VectorCode(context, builder, signature, args, "pairs", "psi", "lo", "hi", "gram", "row", "moving", "at")
         code.step(code.sum_pairs())
         return context.get_dummy_value()
 
     return signature, generate
 
 
-class _Code:  # pragma: no cover - compiled
-    """Code for the leaves. Arguments, and fields of arguments, go by name; the array called ``precision`` has the dtype of sums."""
+class VectorCode:  # pragma: no cover - compiled
+    """Code for these leaves and those of other modules. Arguments, and fields of arguments, go by name; the array called ``precision`` has the dtype of sums."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, *names: str, precision: str = "psi") -> None:
-        self._context, self._builder = context, builder
+        self._context, self.builder = context, builder
         self._values: dict[str, tuple[Any, Any]] = {}  # type and value
         for name, kind, value in zip(names, signature.args, args, strict=True):
             if isinstance(kind, types.NamedTuple | types.NamedUniTuple):
@@ -219,31 +253,67 @@ class _Code:  # pragma: no cover - compiled
     def __getitem__(self, name: str) -> Any:
         return self._values[name][1]
 
+    def kind(self, name: str) -> Any:
+        """The type of an argument."""
+        return self._values[name][0]
+
     # the steps of the leaves
 
     def sum_pairs(self) -> list[Any]:
         """The sums of :func:`accumulate_plain` over the pairs, from zero."""
-        builder = self._builder
-        zero = ir.Constant(self.vector, [0.0] * LANES)
-        few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
-        sums = [cgutils.alloca_once_value(builder, few if j > HALF else zero) for j in range(LANES + 1)]
-        last = builder.sub(builder.extract_value(self._array("indices").shape, 0), I64(1))
-        with self._over(self["lo"], self["hi"], 1) as p:
+        builder = self.builder
+        sums = self.zero_sums()
+        last = builder.sub(builder.extract_value(self.array("indices").shape, 0), I64(1))
+        with self.over(self["lo"], self["hi"], 1) as p:
             self._fetch(p, last)
             v = self._load_vector(p)
             s = self._load("scores", p)
             a = self._load("a", builder.mul(p, self["a_step"]))
             b = self._load("b", builder.mul(p, self["b_step"]))
             residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
-            self._add_to(sums[0], self._splat(residual), v)
-            weighted = self._times(self._splat(a), v)
-            upper = self._shuffle(weighted, weighted, range(HALF, LANES))
-            for j in range(HALF):
-                self._add_to(sums[1 + j], self._lane(v, j), weighted)
-            for j in range(HALF, LANES):
-                self._add_to(sums[1 + j], self._shuffle(v, v, [j] * HALF), upper)
+            self.add_outer_product(sums, v, self.splat(a), self.splat(residual))
+        return self.found(sums)
+
+    def add_row(self, replace: bool = False) -> None:
+        """The sum of :func:`add_vector_plain`: sixteen dimensions at a time, and those that are left one by one.
+
+        ``replace``: the product alone.
+        """
+        builder, width = self.builder, self.builder.extract_value(self.array("out").shape, 1)
+        source, target = (
+            builder.gep(self.data(name), [builder.mul(self[row], builder.extract_value(self.array(name).shape, 1))])
+            for name, row in (("vectors", "i"), ("out", "r"))
+        )
+        whole, x = builder.sub(width, builder.srem(width, I64(LANES))), self.splat(self["x"])
+        with self.over(I64(0), whole, LANES) as f:
+            place, more = builder.gep(target, [f]), self._times(x, self.load(builder.gep(source, [f])))
+            self.store(more if replace else builder.fadd(self.load(place), more, flags=CONTRACT), place)
+        with self.over(whole, width, 1) as f:
+            place = builder.gep(target, [f])
+            more = self._times(self["x"], builder.load(builder.gep(source, [f])))
+            builder.store(more if replace else builder.fadd(builder.load(place), more, flags=CONTRACT), place)
+
+    def zero_sums(self) -> list[Any]:
+        """Places for the sums of :func:`accumulate_plain`, zero: a vector, and the rows of a matrix without its lower left quarter."""
+        zero = ir.Constant(self.vector, [0.0] * LANES)
+        few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
+        return [cgutils.alloca_once_value(self.builder, few if j > HALF else zero) for j in range(LANES + 1)]
+
+    def add_outer_product(self, sums: list[Any], v: Any, weight: Any, residual: Any) -> None:
+        """``sums[0] += residual v``, ``sums[1 + j] += weight v_j v``."""
+        self.add_to(sums[0], residual, v)
+        weighted = self._times(weight, v)
+        upper = self._shuffle(weighted, weighted, range(HALF, LANES))
+        for j in range(HALF):
+            self.add_to(sums[1 + j], self.lane(v, j), weighted)
+        for j in range(HALF, LANES):
+            self.add_to(sums[1 + j], self._shuffle(v, v, [j] * HALF), upper)
+
+    def found(self, sums: list[Any]) -> list[Any]:
+        """The sums as whole vectors."""
+        few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
         wide = [HALF] * HALF + list(range(HALF))
-        found = [builder.load(place) for place in sums]
+        found = [self.builder.load(place) for place in sums]
         return [self._shuffle(total, few, wide) if j > HALF else total for j, total in enumerate(found)]
 
     def step(self, sums: list[Any]) -> None:
@@ -252,13 +322,13 @@ class _Code:  # pragma: no cover - compiled
         All first steps at once as if the others did not move, ``u = scale g - length l2 w``. Then ``u += scale G[j] u_j`` for those
         after j: per dimension a splat and a fused multiply-add wait for one another, and nothing else.
         """
-        builder = self._builder
-        implicit, l2, eta, tiny, lost_decrease = (self._splat(self._cast(self[name])) for name in RowSettings._fields)
+        builder = self.builder
+        implicit, l2, eta, tiny, lost_decrease = (self.splat(self.cast(self[name])) for name in RowSettings._fields)
         zero = ir.Constant(self.vector, [0.0] * LANES)
         place = builder.gep(self.data("w"), [self["w_at"]])
-        w = self.load_lanes(place)
-        rest = self.load_lanes(builder.gep(self.data("rest"), [self["rest_at"]]))
-        diagonal, *J = (self.load_lanes(builder.gep(self.data("J"), [I64(j * LANES)])) for j in range(LANES + 1))
+        w = self.load(place)
+        rest = self.load(builder.gep(self.data("rest"), [self["rest_at"]]))
+        diagonal, *J = (self.load(builder.gep(self.data("J"), [I64(j * LANES)])) for j in range(LANES + 1))
         explicit = sums[1]
         for j in range(1, LANES):
             one = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i == j for i in range(LANES)])
@@ -285,12 +355,12 @@ class _Code:  # pragma: no cover - compiled
         u = builder.load(moved)
         rounding = builder.fcmp_ordered("<", builder.fmul(builder.fmul(u, h), u), lost_decrease)
         u = builder.select(builder.and_(free, rounding), zero, u)
-        self._store_lanes(builder.fadd(w, u), place)
-        self._store_lanes(u, builder.gep(self.data("delta"), [self["delta_at"]]))
+        self.store(builder.fadd(w, u), place)
+        self.store(u, builder.gep(self.data("delta"), [self["delta_at"]]))
 
     def move_scores(self, delta: Any) -> None:
         """``scores += <delta, v>``, a few pairs at a time, whose products are added up side by side."""
-        builder, lo, hi = self._builder, self["lo"], self["hi"]
+        builder, lo, hi = self.builder, self["lo"], self["hi"]
         few = ir.VectorType(self.scalar, GROUP)
         bits = 64 if isinstance(self.scalar, ir.DoubleType) else 32
         kinds = [few, few.as_pointer(), I32, ir.VectorType(ir.IntType(1), GROUP)]
@@ -305,10 +375,10 @@ class _Code:  # pragma: no cover - compiled
 
         def move(p: Any, places: list[Any]) -> Any:
             products = [self._times(delta, self._load_vector(place)) for place in places]
-            return builder.bitcast(builder.gep(self.data("scores"), [p]), few.as_pointer()), self._add_lanes(*products)
+            return builder.bitcast(builder.gep(self.data("scores"), [p]), few.as_pointer()), self.add_lanes(*products)
 
         with builder.if_then(builder.icmp_signed("<", lo, hi)):
-            with self._over(lo, whole, GROUP) as p:
+            with self.over(lo, whole, GROUP) as p:
                 place, moved = move(p, [builder.add(p, I64(j)) for j in range(GROUP)])
                 builder.store(builder.fadd(builder.load(place, align=self.align), moved), place, align=self.align)
             places = [builder.add(whole, I64(j)) for j in range(GROUP)]
@@ -320,99 +390,102 @@ class _Code:  # pragma: no cover - compiled
             before = builder.call(load, [place, I32(self.align), mask, ir.Constant(few, [0.0] * GROUP)])
             builder.call(store, [builder.fadd(before, moved), place, I32(self.align), mask])
 
-    def load_lanes(self, pointer: Any) -> Any:
-        return self._builder.load(self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
+    def load(self, pointer: Any) -> Any:
+        return self.builder.load(self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
-    def _store_lanes(self, value: Any, pointer: Any) -> None:
-        self._builder.store(value, self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
+    def store(self, value: Any, pointer: Any) -> None:
+        self.builder.store(value, self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
     def data(self, name: str) -> Any:
-        return self._array(name).data
+        return self.array(name).data
 
     # their instructions
 
     def _substitute(self, G: list[Any], scale: Any, u: Any) -> Any:
-        builder = self._builder
+        builder = self.builder
         for j in range(LANES - 1):
             later = ir.Constant(ir.VectorType(ir.IntType(1), LANES), [i > j for i in range(LANES)])
             zero = ir.Constant(self.vector, [0.0] * LANES)
             row = builder.select(later, self._times(G[j], scale), zero)
-            u = builder.fadd(u, self._times(row, self._lane(u, j)), flags=("contract",))
+            u = builder.fadd(u, self._times(row, self.lane(u, j)), flags=("contract",))
         return u
 
-    def _add_lanes(self, x: Any, y: Any, z: Any, t: Any) -> Any:
+    def add_lanes(self, x: Any, y: Any, z: Any, t: Any) -> Any:
         """The sums of the lanes of four vectors, by halves and always in the same order."""
 
         def halves(p: Any, q: Any, size: int) -> Any:
             starts = range(0, LANES, 2 * size)
             low = [i + j for i in starts for j in range(size)]
             high = [i + size for i in low]
-            return self._builder.fadd(
+            return self.builder.fadd(
                 self._shuffle(p, q, low + [LANES + i for i in low]), self._shuffle(p, q, high + [LANES + i for i in high])
             )
 
         total = halves(halves(x, y, 8), halves(z, t, 8), 4)  # four lanes each
         for size in (2, 1):
-            total = self._builder.fadd(total, self._shuffle(total, total, [i ^ size for i in range(LANES)]))
+            total = self.builder.fadd(total, self._shuffle(total, total, [i ^ size for i in range(LANES)]))
         return self._shuffle(total, total, range(0, LANES, 4))
 
-    def _over(self, start: Any, stop: Any, step: int) -> Any:
-        return _first(cgutils.for_range_slice(self._builder, start, stop, I64(step)))
+    def over(self, start: Any, stop: Any, step: int) -> Any:
+        return _first(cgutils.for_range_slice(self.builder, start, stop, I64(step)))
 
     def _fetch(self, p: Any, last: Any) -> None:
         """Prefetch the vector of a pair some way ahead, which may be another row's."""
-        builder = self._builder
+        builder = self.builder
         ahead = builder.add(p, I64(AHEAD))
         ahead = builder.select(builder.icmp_signed("<", ahead, last), ahead, last)
+        self.prefetch_at(self._pointer(ahead))
+
+    def prefetch_at(self, place: Any) -> None:
         byte = ir.IntType(8).as_pointer()
         fetch = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32]), "llvm.prefetch.p0i8"
+            self.builder.module, ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32]), "llvm.prefetch.p0i8"
         )
-        builder.call(fetch, [builder.bitcast(self._pointer(ahead), byte), I32(0), I32(3), I32(1)])
+        self.builder.call(fetch, [self.builder.bitcast(place, byte), I32(0), I32(3), I32(1)])
 
     def _load(self, name: str, position: Any) -> Any:
-        return self._builder.load(self._builder.gep(self.data(name), [position]))
+        return self.builder.load(self.builder.gep(self.data(name), [position]))
 
     def _pointer(self, p: Any) -> Any:
         """Where ``psi[indices[p], first]`` lies."""
-        builder = self._builder
+        builder = self.builder
         row = self._load("indices", p)
         row = builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
-        stride = builder.extract_value(self._array("psi").shape, 1)
+        stride = builder.extract_value(self.array("psi").shape, 1)
         return builder.gep(self.data("psi"), [builder.add(builder.mul(row, stride), self["first"])])
 
     def _load_vector(self, p: Any) -> Any:
         """``psi[indices[p], first:first + 16]``."""
-        return self.load_lanes(self._pointer(p))
+        return self.load(self._pointer(p))
 
-    def _array(self, name: str) -> Any:
+    def array(self, name: str) -> Any:
         kind, value = self._values[name]
-        return self._context.make_array(kind)(self._context, self._builder, value)
+        return self._context.make_array(kind)(self._context, self.builder, value)
 
-    def _cast(self, value: Any) -> Any:
-        return value if isinstance(self.scalar, ir.DoubleType) else self._builder.fptrunc(value, self.scalar)
+    def cast(self, value: Any) -> Any:
+        return value if isinstance(self.scalar, ir.DoubleType) else self.builder.fptrunc(value, self.scalar)
 
     def _times(self, x: Any, y: Any) -> Any:
-        return self._builder.fmul(x, y, flags=CONTRACT)
+        return self.builder.fmul(x, y, flags=CONTRACT)
 
-    def _add_to(self, place: Any, x: Any, y: Any) -> None:
-        builder = self._builder
+    def add_to(self, place: Any, x: Any, y: Any) -> None:
+        builder = self.builder
         builder.store(builder.fadd(builder.load(place), self._times(x, y), flags=CONTRACT), place)
 
     def _constant(self, value: Any) -> Any:
         return ir.Constant(self.vector, [float(value)] * LANES)
 
-    def _lane(self, vector: Any, j: int) -> Any:
+    def lane(self, vector: Any, j: int) -> Any:
         """Lane j, in all lanes."""
         return self._shuffle(vector, vector, [j] * LANES)
 
-    def _splat(self, value: Any) -> Any:
-        one = self._builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, I32(0))
-        return self._lane(one, 0)
+    def splat(self, value: Any) -> Any:
+        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), value, I32(0))
+        return self.lane(one, 0)
 
     def _shuffle(self, x: Any, y: Any, lanes: Any) -> Any:
         lanes = list(lanes)
-        return self._builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
+        return self.builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
 @contextmanager
@@ -421,6 +494,8 @@ def _first(loop: Any) -> Iterator[Any]:  # pragma: no cover - compiled
         yield position
 
 
+scale_vector = native(_scale_vector, scale_vector_plain)
+add_vector = native(_add_vector, add_vector_plain)
 accumulate = native(_accumulate, accumulate_plain)
 update = native(_update, update_plain)
 steps = native(_steps, steps_plain)

@@ -95,9 +95,9 @@ class Workers:
         """Bounds that put each of n large tasks in a range of its own; one range if ``work``, their total, is small."""
         return np.array([0, n]) if self.n_threads == 1 or work < self._small else np.arange(n + 1)
 
-    def chunks(self, n: int, chunk: Callable[[int, int], Any]) -> list[Any]:
-        """Results of ``chunk(start, stop)`` for consecutive ranges of ``range(n)`` of ``CHUNK`` rows, in order."""
-        bounds = np.append(np.arange(0, max(n, 1), CHUNK), n)
+    def chunks(self, n: int, chunk: Callable[[int, int], Any], size: int = CHUNK) -> list[Any]:
+        """Results of ``chunk(start, stop)`` for consecutive ranges of ``range(n)`` of ``size`` rows, in order."""
+        bounds = np.append(np.arange(0, max(n, 1), size), n)
         results: list[Any] = [None] * (len(bounds) - 1)
 
         def run_chunks(start: int, stop: int) -> None:

@@ -169,6 +169,11 @@ class Linear(FeatureTower):
     def describe_blocks(self) -> list[Block] | None:
         return self.describe_fields(self._W, OTHER, dimension=0)
 
+    def sweep(self, view: View) -> None:
+        """Sixteen dimensions at a time where the view can."""
+        if not view.sweep_panels(self.describe_blocks(), self.settings):
+            super().sweep(view)
+
     def step(self, view: View, block: int) -> None:
         """Step on all fields in one dimension, given its slopes; then move ``phi_f``."""
         g, h = view.slopes(block)

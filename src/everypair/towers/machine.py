@@ -110,6 +110,8 @@ class Machine(FeatureTower):
         return super().capabilities._replace(by_dimension=True, kept=(self._q, self._one))  # linear weights are stepped on first
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
+        if last <= self.factors:
+            return super().range_vectors(first, last)
         k = min(last, self.factors)
         factors = super().range_vectors(first, k) if first < k else None
 
@@ -177,7 +179,19 @@ class Machine(FeatureTower):
         linear = self.describe_fields(self._w, OTHER, dimension=self._q)
         if self._b is not None and not self._b.fixed:
             linear.insert(0, FieldBlock(self._b, OnesField(self.features.n_rows), OTHER, dimension=self._q))
-        return [*linear, *self.describe_fields(self._W, SUM, dimension=0, bias=self._q)]
+        return [*linear, *self._describe_factors()]
+
+    def sweep(self, view: View) -> None:
+        """Bias and linear weights, then the factors: sixteen dimensions at a time where the view can."""
+        linear = [block for block in self.blocks if block == "linear"]
+        for block in linear:
+            self.step(view, block)
+        if not view.sweep_panels(self._describe_factors(), self.settings):
+            for block in self.blocks[len(linear) :]:
+                self.step(view, block)
+
+    def _describe_factors(self) -> list[Block]:
+        return self.describe_fields(self._W, SUM, dimension=0, bias=self._q)
 
     def step(self, view: View, block: int | str) -> None:
         if block == "linear":

@@ -21,7 +21,7 @@ from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
-from everypair.towers.steps.conjugate_gradients import conjugate_gradients, dot, step_length
+from everypair.engine.conjugate_gradients import conjugate_gradients, dot, step_length
 from everypair.towers.steps.one_hot import Stage, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
 from everypair.towers.steps.sequences import by_sequence, step_linear_history, step_machine_history
 

@@ -8,7 +8,7 @@ from everypair.columns.history_field import HistoryField
 from everypair.kernels import sequences as kernels
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
-from everypair.towers.steps.conjugate_gradients import conjugate_gradients, step_length
+from everypair.engine.conjugate_gradients import conjugate_gradients, step_length
 
 
 def by_sequence(field: HistoryField, penalty: Values) -> bool:

@@ -13,7 +13,9 @@ CG_STEPS = 3
 Apply = Callable[[np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
 
 
-def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
+def conjugate_gradients(
+    apply: Apply, rhs: np.ndarray, diagonal: np.ndarray, steps: int = CG_STEPS
+) -> tuple[np.ndarray, list[np.ndarray]] | None:
     """A few preconditioned steps on ``A x = rhs`` from zero, each of which lowers ``x' A x - 2 rhs' x``.
 
     ``apply(p)`` returns ``A p`` and images of ``p`` (such as ``X p``). Returns x and its images, or None at a stationary point.
@@ -26,7 +28,7 @@ def conjugate_gradients(apply: Apply, rhs: np.ndarray, diagonal: np.ndarray) -> 
     rz = dot(residual, z)
     solved = rz * tiny(rhs.dtype) ** 2
     p = z
-    for _ in range(CG_STEPS):
+    for _ in range(steps):
         if not rz > solved:
             break
         Ap, moved = apply(p)

@@ -1,0 +1,200 @@
+"""The stages of a panel sweep that are exact by coordinate: one-hot fields, alone or several that are constant in few groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from everypair.columns.fields import OneHotField
+from everypair.columns.table import Levels
+from everypair.engine.blocks import LevelBlock
+from everypair.kernels import panel_levels as kernels
+from everypair.kernels.newton import SweepSettings
+from everypair.kernels.order import grouped
+from everypair.kernels.panel_levels import Cells, GroupPieces, PanelData, PanelGram, Visits
+from everypair.kernels.panel_simd import PairVisits, RowVisits
+from everypair.kernels.row_sweep import SHARED
+from everypair.kernels.simd import LANES
+from everypair.runtime.parallel import Workers
+
+ROWS_PER_CELL = 256  # fewer, and a pass over the rows for each field costs less than steps on the moments of cells
+
+
+class SideRows(NamedTuple):
+    """Which pairs the rows of a side have: ``indptr``, and whether row c has the pair c and no other."""
+
+    indptr: np.ndarray
+    by_event: bool
+
+    @property
+    def n(self) -> int:
+        return len(self.indptr) - 1
+
+
+class Groups:
+    """Rows in groups, with their pairs: how their visits are shared out among threads.
+
+    Parameters
+    ----------
+    rows : SideRows
+    bounds, members : arrays
+        Group g has the rows ``members[bounds[g]:bounds[g + 1]]``.
+    dtype : numpy dtype
+    workers : Workers
+    every : bool
+        Whether groups of any size are cut into pieces, not only the long ones.
+    """
+
+    def __init__(
+        self, rows: SideRows, bounds: np.ndarray, members: np.ndarray, dtype: np.dtype, workers: Workers, every: bool = False
+    ) -> None:
+        one = np.ones(1, dtype)
+        members = np.ascontiguousarray(members, np.int32 if rows.n < 2**31 else np.int64)
+        pair_bounds, pair_row, pair = bounds, members, members
+        if not rows.by_event:
+            lengths = np.diff(rows.indptr)[members]
+            before = np.concatenate([[0], np.cumsum(lengths)])
+            pair_bounds, pair_row = before[bounds], np.repeat(members, lengths)
+            pair = np.arange(before[-1]) + np.repeat(rows.indptr[members] - before[:-1], lengths)
+        self.visits = Visits(
+            PairVisits(pair_row, pair, one, 0), RowVisits(members, one, 0), pair_bounds.astype(np.int64), bounds.astype(np.int64)
+        )
+        most = np.maximum(np.diff(pair_bounds), np.diff(bounds))
+        long = np.arange(len(most)) if every else np.flatnonzero(most > SHARED)
+        counts = np.maximum(-(-most[long] // SHARED), 1)
+        edges = np.concatenate([[0], np.cumsum(counts)])
+        part = np.arange(edges[-1]) - np.repeat(edges[:-1], counts)
+        self.pieces = GroupPieces(long, edges, np.repeat(long, counts), part)
+        work = np.where(most > SHARED, 0, np.diff(pair_bounds) + np.diff(bounds))
+        self.ranges = workers.split(np.concatenate([[0], np.cumsum(work)]))
+
+    @property
+    def n_pieces(self) -> int:
+        return len(self.pieces.group)
+
+
+class LevelStage:
+    """A one-hot field: every level is a row of matrix factorization over the rows that have it."""
+
+    def __init__(self, block: LevelBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
+        self.blocks = [block]
+        bounds, members = rows_of_levels(block, rows.n)
+        self._groups, self._workers = Groups(rows, bounds, members, dtype, workers), workers
+
+    def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
+        """Steps on the vectors ``tables[0]`` of the field's levels."""
+        (W,), (of_field,), groups, run = tables, settings, self._groups, self._workers.run
+        pieces, long = groups.pieces, groups.pieces.long
+        if len(long):
+            moments, bases = np.empty((groups.n_pieces, kernels.SIZE, LANES)), W.copy()
+            delta, tasks = np.empty((len(long), LANES), W.dtype), range(groups.n_pieces + 1)
+            run(kernels.sum_pieces, tasks, pieces, groups.visits, data, bases, False, moments)
+            kernels.step_long(pieces, moments, gram, of_field, W, delta)
+            run(kernels.move_pieces, tasks, pieces, groups.visits, data, gram, bases, delta, np.zeros(len(long)))
+        run(kernels.sweep, groups.ranges, groups.visits, data, gram, of_field, W)
+
+
+class CellStage:
+    """Several one-hot fields that are constant in each of a few groups of rows: two passes over the rows serve them all."""
+
+    def __init__(self, blocks: Sequence[LevelBlock], cells: np.ndarray, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
+        self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
+        self._n = int(cells.max(initial=-1)) + 1
+        bounds, members = grouped(cells, self._n, np.int64)
+        self._groups = Groups(rows, bounds, members, dtype, workers, every=True)
+        codes = [_codes(block)[members[bounds[:-1]]] for block in blocks]
+        self._codes = codes  # of the fields, by cell; the number of levels for none
+        self._members = [_without_none(code, _n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
+
+    def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
+        """Steps on the vectors of all fields, one field after the other."""
+        groups, run = self._groups, self._workers.run
+        bases = np.zeros((self._n, LANES), self._dtype)
+        for W, codes in zip(tables, self._codes, strict=True):
+            bases += np.concatenate([W, np.zeros((1, LANES), W.dtype)])[codes]
+        tasks, of_pieces = range(groups.n_pieces + 1), np.empty((groups.n_pieces, kernels.SIZE, LANES))
+        run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data, bases, True, of_pieces)
+        moments = np.empty((self._n, kernels.SIZE, LANES))
+        kernels.gather_cells(groups.pieces, of_pieces, moments)
+        cells = Cells(moments, bases.astype(np.float64), np.zeros((self._n, LANES)), np.zeros(self._n))
+        for W, (bounds, members), of_field in zip(tables, self._members, settings, strict=True):
+            kernels.step_cells(bounds, members, cells, gram, of_field, W)
+        moved = cells.moved.astype(self._dtype)
+        run(kernels.move_pieces, tasks, groups.pieces, groups.visits, data, gram, bases, moved, cells.shifts)
+
+
+def level_stages(
+    blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers
+) -> list[LevelStage | CellStage]:
+    """Stages for one-hot fields, in their order: those next to each other share one while their joint levels are few."""
+    found: list[LevelStage | CellStage] = []
+    shared: list[LevelBlock] = []
+    cells = np.empty(0, np.int64)
+
+    def close() -> None:
+        if len(shared) == 1:
+            found.append(LevelStage(shared[0], rows, dtype, workers))
+        elif shared:
+            found.append(CellStage(shared, cells, rows, dtype, workers))
+        shared.clear()
+
+    for block in blocks:
+        both = _joint(cells, block) if shared else None
+        if both is None:
+            close()
+            both = _joint(np.zeros(rows.n, np.int64), block) if block.levels is not None else None
+            if both is None:
+                found.append(LevelStage(block, rows, dtype, workers))
+                continue
+        shared.append(block)
+        cells = both
+    close()
+    return found
+
+
+def _joint(cells: np.ndarray, block: LevelBlock) -> np.ndarray | None:
+    """The combinations of cells and levels that occur, numbered; None if they are too many."""
+    if block.levels is None:
+        return None
+    codes, n = _codes(block), _n_levels(block) + 1
+    size = (int(cells.max(initial=0)) + 1) * n
+    if size > 4 * len(cells):
+        return None
+    both = cells * n + codes
+    there = np.zeros(size, bool)
+    there[both] = True
+    number = np.cumsum(there) - 1
+    return number[both] if (number[-1] + 1) * ROWS_PER_CELL <= len(cells) else None
+
+
+def rows_of_levels(block: LevelBlock, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the rows of each level begin, and the rows, level by level."""
+    levels = block.levels
+    if levels is None:
+        return np.arange(n_rows + 1), np.arange(n_rows)
+    if isinstance(levels, OneHotField):
+        return levels.columns.arrays.indptr, levels.columns.arrays.indices
+    return levels.groups
+
+
+def _codes(block: LevelBlock) -> np.ndarray:
+    """The level of each row, the number of levels for none."""
+    levels = block.levels
+    if isinstance(levels, OneHotField):
+        return levels.codes.astype(np.int64)
+    assert isinstance(levels, Levels)
+    return np.where(levels.codes < 0, levels.n, levels.codes).astype(np.int64)
+
+
+def _n_levels(block: LevelBlock) -> int:
+    levels = block.levels
+    assert levels is not None
+    return levels.shape[1] if isinstance(levels, OneHotField) else levels.n
+
+
+def _without_none(codes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cells by level, without those that have none."""
+    bounds, members = grouped(codes, n + 1, np.int64)
+    return bounds[: n + 1], members

@@ -1,0 +1,319 @@
+r"""The sweep of the vectors of levels in sixteen dimensions, a level at a time: one-hot fields are rows of matrix factorization.
+
+Let rows c have level l with value x, and let F be the sum over a row's features, :math:`E = F - x w` what the others have in it. The
+score of a pair is linear in the level's vector w: moving it by t moves the score by :math:`x \langle t, z \rangle` with
+:math:`z = \psi_i + \psi_{iq} E_c`. In a factorization machine moving w by t also moves the bias dimension of the row,
+:math:`\phi_q`, by :math:`x \langle t, E_c \rangle`; without pairwise terms :math:`\psi_{iq}` counts as zero.
+
+With J the other side's Gram, :math:`A` its block of these dimensions, :math:`v = J_{\cdot q}`, :math:`n = J_{qq}`, and
+:math:`t_c = (J \phi)_q`, a row's loss has (Lemma 3), besides the observed pairs,
+
+.. math:: \tfrac12 \nabla_F = \alpha_0 m (A F + v \phi_q + r), \qquad \tfrac12 \nabla_{\phi_q} = \alpha_0 m t,
+
+where r is the share of dimensions that do not move. The chain rule gives for w half the gradient and half the curvature
+
+.. math::
+    g &= \sum x (a s - b) z + A \textstyle\sum \mu x F + v \sum \mu x \phi_q + \sum \mu x r + \sum \mu x t E \\
+    H &= \sum x^2 a z z' + M A + v S' + S v' + n \sum \mu x^2 E E'
+
+with :math:`\mu = \alpha_0 m`, :math:`M = \sum \mu x^2` and :math:`S = \sum \mu x^2 E`; sums of a, b run over pairs, the others over rows.
+:math:`\sum \mu x F = M w + \sum \mu x E`. These *moments* are all that sixteen coordinate steps need. Then scores, F, :math:`\phi_q`
+and t follow: :math:`t \mathrel{+}= x \langle v, \delta \rangle + n\, d\phi_q`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from everypair.kernels.jit import fill, kernel, leaf, pick
+from everypair.kernels.panel_simd import (
+    PairVisits,
+    PanelTables,
+    RowState,
+    RowVisits,
+    move_pairs,
+    move_rows,
+    sum_first,
+    sum_pairs,
+    sum_rows,
+    sum_shifts,
+)
+from everypair.kernels.row_sweep import RUN, SHARED
+from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, WeightedPairs, steps
+
+# The moments of a level, sixteen numbers each: where their rows begin
+PAIRS = 0  # those of sum_pairs
+ROWS = PAIRS + 1 + LANES  # those of sum_rows
+FIRST = ROWS + 1 + LANES  # those of sum_first
+SHIFTS = FIRST + 4  # those of sum_shifts
+SIZE = SHIFTS + 2
+
+
+class Visits(NamedTuple):
+    """The pairs and rows of groups of rows, group by group; group g has the pairs ``pair_bounds[g]:pair_bounds[g + 1]`` of the visits."""
+
+    pairs: PairVisits
+    rows: RowVisits
+    pair_bounds: np.ndarray
+    row_bounds: np.ndarray
+
+
+class PanelData(NamedTuple):
+    """The observed pairs, the vectors, and the state of the rows in a panel of sixteen dimensions."""
+
+    pairs: WeightedPairs
+    tables: PanelTables
+    state: RowState
+
+
+class PanelGram(NamedTuple):
+    """The other side's Gram in a panel: the block A, and for factorization machines its column v at q and the number J_qq."""
+
+    A: np.ndarray
+    v: np.ndarray
+    J_qq: float
+
+
+class GroupPieces(NamedTuple):
+    """Groups cut into pieces of fixed size: piece p is number ``part[p]`` of group ``group[p]``; ``long[j]`` is a group with the pieces
+    ``bounds[j]:bounds[j + 1]``."""
+
+    long: np.ndarray
+    bounds: np.ndarray
+    group: np.ndarray
+    part: np.ndarray
+
+
+@leaf
+def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, shared, out):
+    """Moments of some visits; ``shared``: with those that follow a change of ``base``."""
+    of_pairs, of_rows, of_first, of_shifts = out[PAIRS:ROWS], out[ROWS:FIRST], out[FIRST:SHIFTS], out[SHIFTS:SIZE]
+    for lo in range(pairs_from, pairs_to, RUN):
+        hi = min(lo + RUN, pairs_to)
+        sum_pairs(visits.pairs, data.pairs, data.tables, base, lo, hi, of_pairs)
+        if shared:
+            sum_shifts(visits.pairs, data.pairs, data.tables, base, lo, hi, of_shifts)
+    for lo in range(rows_from, rows_to, RUN):
+        hi = min(lo + RUN, rows_to)
+        sum_first(visits.rows, data.tables, data.state, base, lo, hi, of_first)
+        sum_rows(visits.rows, data.tables, data.state, base, lo, hi, of_rows)
+
+
+@leaf
+def _move(visits, data, gram, base, delta, shift, pairs_from, pairs_to, rows_from, rows_to):
+    """Scores and the state of the rows after the steps of a level."""
+    along = np.float64(0.0)
+    for j in range(LANES):
+        along += gram.v[j] * delta[j]
+    move_pairs(visits.pairs, data.pairs, data.tables, base, delta, shift, pairs_from, pairs_to)
+    move_rows(visits.rows, data.tables, data.state, base, delta, shift, along, gram.J_qq, rows_from, rows_to)
+
+
+@leaf
+def _implicit(moments, w, gram, tiny, block):
+    """The implicit part of g and H from the moments, as a :class:`~everypair.kernels.simd.GramBlock` of weight one."""
+    A, v, n = gram.A, gram.v, gram.J_qq
+    T, Q, S, first, rest = moments[ROWS], moments[ROWS + 1 : FIRST], moments[FIRST], moments[FIRST + 1], moments[FIRST + 2]
+    M, phi_q = moments[FIRST + 3, 0], moments[FIRST + 3, 2]
+    for j in range(LANES):
+        g = np.float64(0.0)
+        row = A[j]
+        for i in range(LANES):
+            g += row[i] * (M * w[i] + first[i])
+        straight, mixed = M * row[j] + n * Q[j, j], 2.0 * v[j] * S[j]
+        h = straight + mixed
+        if h <= tiny * (straight + abs(mixed)):
+            h = np.float64(0.0)
+        block.J[0, j] = h
+        block.rest[j] = g + v[j] * phi_q + rest[j] + T[j] - h * w[j]
+        coupled = block.J[1 + j]
+        for i in range(LANES):
+            coupled[i] = M * row[i] + v[j] * S[i] + S[j] * v[i] + n * Q[j, i]
+        coupled[j] = 0.0
+
+
+@leaf
+def _step(moments, gram, settings, level, block, W, delta):
+    """Coordinate steps on the vector of a level, from its moments."""
+    penalty, eta, tiny, lost, _ = settings
+    _implicit(moments, W[level], gram, tiny, block)
+    row = RowSettings(1.0, np.float64(pick(penalty, level)), eta, tiny, np.float64(pick(lost, level)))
+    steps(moments[PAIRS:ROWS], block, row, Moving(W[level], delta), Offsets(0, 0, 0, 0))
+
+
+@leaf
+def _copy(source, out):
+    for j in range(len(out)):
+        out[j] = source[j]
+
+
+@kernel
+def sweep(start, stop, visits, data, gram, settings, W):
+    """Coordinate descent on the vectors ``start:stop`` of ``W``, one after the other. Levels with more visits than SHARED are left out."""
+    dtype = W.dtype
+    moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
+    base, delta = np.empty(LANES, dtype), np.empty(LANES, dtype)
+    for level in range(start, stop):
+        lo, hi, first, last = _visits_of(visits, level)
+        if max(hi - lo, last - first) > SHARED:
+            continue
+        _copy(W[level], base)
+        fill(moments, 0.0)
+        _add_moments(visits, data, base, lo, hi, first, last, False, moments)
+        _step(moments, gram, settings, level, block, W, delta)
+        _move(visits, data, gram, base, delta, 0.0, lo, hi, first, last)
+
+
+@leaf
+def _visits_of(visits, group):
+    pairs, rows = visits.pair_bounds, visits.row_bounds
+    return pairs[group], pairs[group + 1], rows[group], rows[group + 1]
+
+
+@leaf
+def _visits_of_piece(visits, pieces, p):
+    lo, hi, first, last = _visits_of(visits, pieces.group[p])
+    at = pieces.part[p] * SHARED
+    return min(lo + at, hi), min(lo + at + SHARED, hi), min(first + at, last), min(first + at + SHARED, last)
+
+
+@kernel
+def sum_pieces(start, stop, pieces, visits, data, bases, shared, moments):
+    """The moments of pieces; ``bases`` are the vectors of all groups."""
+    for p in range(start, stop):
+        lo, hi, first, last = _visits_of_piece(visits, pieces, p)
+        fill(moments[p], 0.0)
+        _add_moments(visits, data, bases[pieces.group[p]], lo, hi, first, last, shared, moments[p])
+
+
+@kernel
+def step_long(pieces, moments, gram, settings, W, delta):
+    """The steps of levels that were cut into pieces, from the moments of these, added up in order."""
+    dtype = W.dtype
+    block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
+    for j in range(len(pieces.long)):
+        _step(_total(pieces, j, moments), gram, settings, pieces.long[j], block, W, delta[j])
+
+
+@leaf
+def _total(pieces, j, moments):
+    """The moments of all pieces of a group, in those of its first."""
+    total = moments[pieces.bounds[j]]
+    for p in range(pieces.bounds[j] + 1, pieces.bounds[j + 1]):
+        more = moments[p]
+        for i in range(SIZE):
+            for f in range(LANES):
+                total[i, f] += more[i, f]
+    return total
+
+
+@kernel
+def move_pieces(start, stop, pieces, visits, data, gram, bases, delta, shifts):
+    """Scores and rows after the steps of groups, by pieces; ``delta[j]`` and ``shifts[j]`` are those of group ``pieces.long[j]``."""
+    j = np.searchsorted(pieces.bounds, start, side="right") - 1
+    for p in range(start, stop):
+        while pieces.bounds[j + 1] <= p:
+            j += 1
+        lo, hi, first, last = _visits_of_piece(visits, pieces, p)
+        _move(visits, data, gram, bases[pieces.group[p]], delta[j], shifts[j], lo, hi, first, last)
+
+
+# Several fields that are constant in groups of rows, the cells: their steps take the moments of cells alone.
+
+
+class Cells(NamedTuple):
+    """The state of cells while the fields that are constant in them are stepped on in turn.
+
+    ``vectors`` is the sum over these fields, ``moments`` those with E = F - the vectors before the first step; ``moved`` and ``shifts``
+    collect what happens to F and, less what follows from F, to phi_q.
+    """
+
+    moments: np.ndarray
+    vectors: np.ndarray
+    moved: np.ndarray
+    shifts: np.ndarray
+
+
+@kernel
+def gather_cells(pieces, of_pieces, moments):
+    """The moments of cells from those of their pieces; matrices get their lower left quarter."""
+    for j in range(len(pieces.long)):
+        total = _total(pieces, j, of_pieces)
+        for start in (PAIRS + 1, ROWS + 1):
+            for f in range(LANES):
+                for i in range(f):
+                    total[start + f, i] = total[start + i, f]
+        out = moments[pieces.long[j]]
+        for i in range(SIZE):
+            for f in range(LANES):
+                out[i, f] = total[i, f]
+
+
+@leaf
+def _add_shifted(m, e, out):
+    """The moments of a cell with E + e in place of E, added to those of a level."""
+    fill_row = m[FIRST + 3]
+    M, S, h, eta, rho, tau = fill_row[0], m[FIRST], m[SHIFTS], m[SHIFTS + 1, 0], m[SHIFTS + 1, 1], fill_row[3]
+    for j in range(LANES):
+        out[PAIRS, j] += m[PAIRS, j] + rho * e[j]
+        out[ROWS, j] += m[ROWS, j] + tau * e[j]
+        out[FIRST, j] += S[j] + M * e[j]
+        out[FIRST + 1, j] += S[j] + M * e[j]
+        out[FIRST + 2, j] += m[FIRST + 2, j]
+        for i in range(LANES):
+            out[PAIRS + 1 + j, i] += m[PAIRS + 1 + j, i] + (h[j] * e[i] + e[j] * h[i] + eta * e[j] * e[i])
+            out[ROWS + 1 + j, i] += m[ROWS + 1 + j, i] + (S[j] * e[i] + e[j] * S[i] + M * e[j] * e[i])
+    for f in range(4):
+        out[FIRST + 3, f] += fill_row[f]
+
+
+@leaf
+def _dot(x, y):
+    total = np.float64(0.0)
+    for j in range(LANES):
+        total += np.float64(x[j]) * y[j]
+    return total
+
+
+@leaf
+def _follow(m, gram, e, delta):
+    """The moments of a cell after a field's vector moved by delta: scores, phi_q and t of its rows follow, E does not."""
+    numbers, S, h = m[FIRST + 3], m[FIRST], m[SHIFTS]
+    M, eta, n = numbers[0], m[SHIFTS + 1, 0], gram.J_qq
+    shift, along, moved = _dot(e, delta), _dot(gram.v, delta), _dot(S, delta)
+    m[SHIFTS + 1, 1] += _dot(h, delta) + eta * shift
+    numbers[2] += moved + M * shift
+    numbers[3] += M * along + n * (moved + M * shift)
+    for j in range(LANES):
+        m[PAIRS, j] += _dot(m[PAIRS + 1 + j], delta) + h[j] * shift
+        m[ROWS, j] += S[j] * along + n * (_dot(m[ROWS + 1 + j], delta) + S[j] * shift)
+    return shift
+
+
+@kernel
+def step_cells(bounds, members, cells, gram, settings, W):
+    """Coordinate steps on the vectors W of a field: level l has the cells ``members[bounds[l]:bounds[l + 1]]``."""
+    dtype = W.dtype
+    moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
+    before, delta, e = np.empty(LANES, dtype), np.empty(LANES, dtype), np.empty(LANES)
+    for level in range(len(W)):
+        w = W[level]
+        _copy(w, before)
+        fill(moments, 0.0)
+        for g in range(bounds[level], bounds[level + 1]):
+            vector = cells.vectors[members[g]]
+            for j in range(LANES):
+                e[j] = vector[j] - before[j]
+            _add_shifted(cells.moments[members[g]], e, moments)
+        _step(moments, gram, settings, level, block, W, delta)
+        for g in range(bounds[level], bounds[level + 1]):
+            cell = members[g]
+            vector, moved = cells.vectors[cell], cells.moved[cell]
+            for j in range(LANES):
+                e[j] = vector[j] - before[j]
+            cells.shifts[cell] += _follow(cells.moments[cell], gram, e, delta)
+            for j in range(LANES):
+                vector[j] += delta[j]
+                moved[j] += delta[j]
