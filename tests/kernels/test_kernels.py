@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
+from everypair.engine.conjugate_gradients import lowest
 from everypair.kernels import order, row_sweep, simd, sparse, topn
 from everypair.kernels.jit import kernel, pick, slice_of
 from everypair.runtime.parallel import Workers
-from everypair.engine.conjugate_gradients import lowest
 
 seeds = st.integers(0, 10**6)
 

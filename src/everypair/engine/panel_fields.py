@@ -1,10 +1,10 @@
 r"""The stage of a panel sweep for a field whose features share rows: a block step on its weights in sixteen dimensions.
 
-In a linear tower the loss is a quadratic in these weights, :math:`\Delta' (X' H X + \Lambda) \Delta + 2 \Delta' (X' g + \Lambda w)` with the
-gradient g and the 16 x 16 curvature H of each row, and a few steps of conjugate gradients lower it. In a factorization machine it is
-not: the direction comes from conjugate gradients on the problem that leaves products of features with themselves in, and the length
-from the exact minimum of the loss along it, a polynomial of degree four (:mod:`everypair.kernels.panel_rows`). The objective
-never rises.
+In a linear tower the loss is a quadratic in these weights, :math:`\Delta' (X' H X + \Lambda) \Delta + 2 \Delta' (X' g + \Lambda
+w)` with the gradient g and the 16 x 16 curvature H of each row, and a few steps of conjugate gradients lower it. In a
+factorization machine it is not: the direction comes from conjugate gradients on the problem that leaves products of features with
+themselves in, and the length from the exact minimum of the loss along it, a polynomial of degree four
+(:mod:`everypair.kernels.panel_rows`). The objective never rises.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The stages of a panel sweep that are exact by coordinate: one-hot fields, alone or several that are constant in few groups of rows."""
+"""The stages of a panel sweep that are exact by coordinate: one-hot fields, alone or several that are constant in few groups of
+rows."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.columns.fields import OneHotField
+from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.table import Levels
-from everypair.engine.blocks import LevelBlock
+from everypair.engine.blocks import FieldBlock, LevelBlock
 from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.order import grouped
@@ -17,6 +18,7 @@ from everypair.kernels.panel_levels import Cells, GroupPieces, PanelData, PanelG
 from everypair.kernels.panel_simd import PairVisits, RowVisits
 from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES
+from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 ROWS_PER_CELL = 256  # fewer, and a pass over the rows for each field costs less than steps on the moments of cells
@@ -43,14 +45,24 @@ class Groups:
         Group g has the rows ``members[bounds[g]:bounds[g + 1]]``.
     dtype : numpy dtype
     workers : Workers
+    values : number or array
+        The feature value of each member.
     every : bool
         Whether groups of any size are cut into pieces, not only the long ones.
     """
 
     def __init__(
-        self, rows: SideRows, bounds: np.ndarray, members: np.ndarray, dtype: np.dtype, workers: Workers, every: bool = False
+        self,
+        rows: SideRows,
+        bounds: np.ndarray,
+        members: np.ndarray,
+        dtype: np.dtype,
+        workers: Workers,
+        values: Values = 1.0,
+        every: bool = False,
     ) -> None:
-        one = np.ones(1, dtype)
+        x, x_step = np.atleast_1d(np.asarray(values, dtype)), np.ndim(values)
+        pair_x = x
         members = np.ascontiguousarray(members, np.int32 if rows.n < 2**31 else np.int64)
         pair_bounds, pair_row, pair = bounds, members, members
         if not rows.by_event:
@@ -58,8 +70,12 @@ class Groups:
             before = np.concatenate([[0], np.cumsum(lengths)])
             pair_bounds, pair_row = before[bounds], np.repeat(members, lengths)
             pair = np.arange(before[-1]) + np.repeat(rows.indptr[members] - before[:-1], lengths)
+            pair_x = np.repeat(x, lengths) if x_step else x
         self.visits = Visits(
-            PairVisits(pair_row, pair, one, 0), RowVisits(members, one, 0), pair_bounds.astype(np.int64), bounds.astype(np.int64)
+            PairVisits(pair_row, pair, pair_x, x_step),
+            RowVisits(members, x, x_step),
+            pair_bounds.astype(np.int64),
+            bounds.astype(np.int64),
         )
         most = np.maximum(np.diff(pair_bounds), np.diff(bounds))
         long = np.arange(len(most)) if every else np.flatnonzero(most > SHARED)
@@ -74,14 +90,21 @@ class Groups:
     def n_pieces(self) -> int:
         return len(self.pieces.group)
 
+    def move(
+        self, data: PanelData, gram: PanelGram, bases: np.ndarray, delta: np.ndarray, shifts: np.ndarray, workers: Workers
+    ) -> None:
+        """Scores and rows of the groups that were cut, after their steps."""
+        tasks = range(self.n_pieces + 1)
+        workers.run(kernels.move_scores, tasks, self.pieces, self.visits, data, bases, delta, shifts)
+        workers.run(kernels.move_states, tasks, self.pieces, self.visits, data, gram, bases, delta, shifts)
+
 
 class LevelStage:
-    """A one-hot field: every level is a row of matrix factorization over the rows that have it."""
+    """A one-hot field: every level is a row of matrix factorization over the rows that have it, with value one or any other."""
 
-    def __init__(self, block: LevelBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
+    def __init__(self, block: LevelBlock | FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks = [block]
-        bounds, members = rows_of_levels(block, rows.n)
-        self._groups, self._workers = Groups(rows, bounds, members, dtype, workers), workers
+        self._groups, self._workers = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block)), workers
 
     def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
         """Steps on the vectors ``tables[0]`` of the field's levels."""
@@ -92,7 +115,7 @@ class LevelStage:
             delta, tasks = np.empty((len(long), LANES), W.dtype), range(groups.n_pieces + 1)
             run(kernels.sum_pieces, tasks, pieces, groups.visits, data, bases, False, moments)
             kernels.step_long(pieces, moments, gram, of_field, W, delta)
-            run(kernels.move_pieces, tasks, pieces, groups.visits, data, gram, bases, delta, np.zeros(len(long)))
+            groups.move(data, gram, bases, delta, np.zeros(len(long)), self._workers)
         run(kernels.sweep, groups.ranges, groups.visits, data, gram, of_field, W)
 
 
@@ -122,12 +145,10 @@ class CellStage:
         for W, (bounds, members), of_field in zip(tables, self._members, settings, strict=True):
             kernels.step_cells(bounds, members, cells, gram, of_field, W)
         moved = cells.moved.astype(self._dtype)
-        run(kernels.move_pieces, tasks, groups.pieces, groups.visits, data, gram, bases, moved, cells.shifts)
+        groups.move(data, gram, bases, moved, cells.shifts, self._workers)
 
 
-def level_stages(
-    blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers
-) -> list[LevelStage | CellStage]:
+def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers) -> list[LevelStage | CellStage]:
     """Stages for one-hot fields, in their order: those next to each other share one while their joint levels are few."""
     found: list[LevelStage | CellStage] = []
     shared: list[LevelBlock] = []
@@ -169,14 +190,28 @@ def _joint(cells: np.ndarray, block: LevelBlock) -> np.ndarray | None:
     return number[both] if (number[-1] + 1) * ROWS_PER_CELL <= len(cells) else None
 
 
-def rows_of_levels(block: LevelBlock, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where the rows of each level begin, and the rows, level by level."""
-    levels = block.levels
+def rows_of_levels(block: LevelBlock | FieldBlock, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the rows of each level (or feature of a one-hot field) begin, and the rows, level by level."""
+    levels = block.field if isinstance(block, FieldBlock) else block.levels
     if levels is None:
         return np.arange(n_rows + 1), np.arange(n_rows)
-    if isinstance(levels, OneHotField):
-        return levels.columns.arrays.indptr, levels.columns.arrays.indices
-    return levels.groups
+    if isinstance(levels, Levels):
+        return levels.groups
+    assert isinstance(levels, OneHotField | SparseField)
+    return levels.columns.arrays.indptr, levels.columns.arrays.indices
+
+
+def values_of(block: LevelBlock | FieldBlock) -> Values:
+    """The feature values of these rows, or one for all."""
+    if isinstance(block, LevelBlock):
+        return 1.0
+    assert isinstance(block.field, SparseField)
+    return block.field.columns.arrays.values
+
+
+def has_levels(block: LevelBlock | FieldBlock) -> bool:
+    """Whether no row has more than one feature, so that the features are levels."""
+    return isinstance(block, LevelBlock) or (isinstance(block.field, SparseField) and block.field.one_hot)
 
 
 def _codes(block: LevelBlock) -> np.ndarray:

@@ -16,13 +16,13 @@ import numpy as np
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.panel_fields import FieldStage
-from everypair.engine.panel_stages import SideRows, level_stages, rows_of_levels
+from everypair.engine.panel_stages import LevelStage, SideRows, has_levels, level_stages, rows_of_levels
 from everypair.engine.vectors import Vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
+from everypair.kernels.pairs import Observed
 from everypair.kernels.panel_levels import PanelData, PanelGram
 from everypair.kernels.panel_simd import PanelTables, RowState
-from everypair.kernels.pairs import Observed
 from everypair.kernels.simd import LANES, WeightedPairs
 from everypair.runtime.numerics import Values, lost_decrease, tiny
 from everypair.runtime.parallel import Workers
@@ -50,7 +50,7 @@ class PanelPlan:
                 continue
             assert isinstance(block, FieldBlock)
             self.stages += level_stages(levels, rows, dtype, workers)
-            self.stages.append(FieldStage(block, rows, dtype, workers))
+            self.stages.append((LevelStage if has_levels(block) else FieldStage)(block, rows, dtype, workers))
             levels = []
         self.stages += level_stages(levels, rows, dtype, workers)
 
@@ -63,7 +63,7 @@ class PanelPlan:
         q, dtype, workers = self.bias, self.dtype, self.workers
         pairs = _weighted(observed, dtype)
         weight = np.atleast_1d(np.asarray(weight, dtype))
-        phi_q = t = psi_q = None
+        before = phi_q = t = psi_q = None
         if q is not None:
             before = own.dim(q)
             phi_q, t, psi_q = before.copy(), np.empty(self.rows.n, dtype), np.ascontiguousarray(other.dim(q), dtype)
@@ -82,19 +82,19 @@ class PanelPlan:
                 for block, W in zip(stage.blocks, tables, strict=True):
                     _rows_of(block, first, last)[...] = W[:, : last - first]
             own.replace(first, last, F)
-        if phi_q is not None:
+        if q is not None and phi_q is not None:
             own.advance(q, phi_q - before, workers)
 
     def _settings(self, block: LevelBlock | FieldBlock, settings: StepSettings, row_sizes: np.ndarray | None) -> SweepSettings:
         penalty = _penalty(block)
         lost: Values = 0.0
-        if row_sizes is not None and isinstance(block, LevelBlock):
+        if row_sizes is not None and has_levels(block):
             lost = np.where(penalty == 0.0, lost_decrease(self.dtype) * _sums(block, row_sizes), 0.0)
         return SweepSettings(penalty, settings.step_size, tiny(self.dtype), lost, 0.0)
 
     def _rest(self, own: Vectors, J: np.ndarray, first: int, last: int) -> np.ndarray:
-        """``J phi`` in these dimensions without their own share and that of the bias dimension: one vector if it is the same for all
-        rows, else one for each, end to end."""
+        """``J phi`` in these dimensions without their own share and that of the bias dimension: one vector if it is the same for
+        all rows, else one for each, end to end."""
         beside = J[first:last].copy()
         beside[:, first:last] = 0.0
         if self.bias is not None:
@@ -167,7 +167,7 @@ def _penalty(block: LevelBlock | FieldBlock) -> Values:
     return float(penalty) if np.ndim(penalty) == 0 else slice_of(np.ravel(penalty), block.start, block.start + _size(block))
 
 
-def _sums(block: LevelBlock, of_rows: np.ndarray) -> np.ndarray:
+def _sums(block: LevelBlock | FieldBlock, of_rows: np.ndarray) -> np.ndarray:
     """Sums over the rows of each level."""
     bounds, members = rows_of_levels(block, len(of_rows))
     total = np.concatenate([[0.0], np.cumsum(of_rows[members], dtype=np.float64)])

@@ -79,7 +79,7 @@ class SidePairs:
 
     def panel_plan(self, blocks: Sequence[Block]) -> PanelPlan:
         """How to sweep these blocks in panels: the same object for the same parameters."""
-        key = tuple((id(block.parameter), block.start) for block in blocks)
+        key = tuple(id(block.parameter) for block in blocks)
         if key not in self._panel_plans:
             rows = SideRows(self.indptr, self.by_event)
             self._panel_plans[key] = blocks, PanelPlan(blocks, rows, self.dtype, self.workers)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from everypair.engine.binding import StepSettings
-from everypair.engine.blocks import Block, LevelBlock
+from everypair.engine.blocks import SUM, Block, FieldBlock, LevelBlock, shifted
 from everypair.engine.vectors import Vectors
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.runtime.parallel import Workers
@@ -84,7 +84,6 @@ class View(ABC):
         """
         return False
 
-
     def sweep_panels(self, blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
         """Coordinate descent on all described blocks of features, sixteen dimensions at a time; updates the scores.
 
@@ -105,11 +104,11 @@ class DerivedView(View):
 
 
 class PartView(DerivedView):
-    """The dimensions of a view from ``start`` on, for a tower that is part of another."""
+    """The dimensions of a view from ``start`` on, for a tower that is part of another; ``alone``: no other part moves them."""
 
-    def __init__(self, view: View, start: int = 0) -> None:
+    def __init__(self, view: View, start: int = 0, alone: bool = True) -> None:
         super().__init__(view)
-        self._start = start
+        self._start, self._alone = start, alone
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
         return self._view.slopes(self._start + f)
@@ -128,6 +127,11 @@ class PartView(DerivedView):
 
     def move_pair(self, f: int, q: int, delta_f: np.ndarray, delta_q: np.ndarray) -> None:
         self._view.move_pair(self._start + f, self._start + q, delta_f, delta_q)
+
+    def sweep_panels(self, blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
+        if not self._alone and any(block.partner == SUM for block in blocks or () if isinstance(block, FieldBlock | LevelBlock)):
+            return False  # the vectors of the other parts would count as features of this one
+        return self._view.sweep_panels(shifted(blocks, self._start), settings)
 
     def track(self, f: int) -> None:
         self._view.track(self._start + f)

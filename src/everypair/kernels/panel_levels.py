@@ -1,7 +1,7 @@
 r"""The sweep of the vectors of levels in sixteen dimensions, a level at a time: one-hot fields are rows of matrix factorization.
 
-Let rows c have level l with value x, and let F be the sum over a row's features, :math:`E = F - x w` what the others have in it. The
-score of a pair is linear in the level's vector w: moving it by t moves the score by :math:`x \langle t, z \rangle` with
+Let rows c have level l with value x, and let F be the sum over a row's features, :math:`E = F - x w` what the others have in it.
+The score of a pair is linear in the level's vector w: moving it by t moves the score by :math:`x \langle t, z \rangle` with
 :math:`z = \psi_i + \psi_{iq} E_c`. In a factorization machine moving w by t also moves the bias dimension of the row,
 :math:`\phi_q`, by :math:`x \langle t, E_c \rangle`; without pairwise terms :math:`\psi_{iq}` counts as zero.
 
@@ -16,14 +16,14 @@ where r is the share of dimensions that do not move. The chain rule gives for w 
     g &= \sum x (a s - b) z + A \textstyle\sum \mu x F + v \sum \mu x \phi_q + \sum \mu x r + \sum \mu x t E \\
     H &= \sum x^2 a z z' + M A + v S' + S v' + n \sum \mu x^2 E E'
 
-with :math:`\mu = \alpha_0 m`, :math:`M = \sum \mu x^2` and :math:`S = \sum \mu x^2 E`; sums of a, b run over pairs, the others over rows.
-:math:`\sum \mu x F = M w + \sum \mu x E`. These *moments* are all that sixteen coordinate steps need. Then scores, F, :math:`\phi_q`
-and t follow: :math:`t \mathrel{+}= x \langle v, \delta \rangle + n\, d\phi_q`.
+with :math:`\mu = \alpha_0 m`, :math:`M = \sum \mu x^2` and :math:`S = \sum \mu x^2 E`; sums of a, b run over pairs, the others
+over rows. :math:`\sum \mu x F = M w + \sum \mu x E`. These *moments* are all that sixteen coordinate steps need. Then scores, F,
+:math:`\phi_q` and t follow: :math:`t \mathrel{+}= x \langle v, \delta \rangle + n\, d\phi_q`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,8 @@ SIZE = SHIFTS + 2
 
 
 class Visits(NamedTuple):
-    """The pairs and rows of groups of rows, group by group; group g has the pairs ``pair_bounds[g]:pair_bounds[g + 1]`` of the visits."""
+    """The pairs and rows of groups of rows, group by group; group g has the pairs ``pair_bounds[g]:pair_bounds[g + 1]`` of the
+    visits."""
 
     pairs: PairVisits
     rows: RowVisits
@@ -77,8 +78,8 @@ class PanelGram(NamedTuple):
 
 
 class GroupPieces(NamedTuple):
-    """Groups cut into pieces of fixed size: piece p is number ``part[p]`` of group ``group[p]``; ``long[j]`` is a group with the pieces
-    ``bounds[j]:bounds[j + 1]``."""
+    """Groups cut into pieces of fixed size: piece p is number ``part[p]`` of group ``group[p]``; ``long[j]`` is a group with the
+    pieces ``bounds[j]:bounds[j + 1]``."""
 
     long: np.ndarray
     bounds: np.ndarray
@@ -102,13 +103,12 @@ def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, s
 
 
 @leaf
-def _move(visits, data, gram, base, delta, shift, pairs_from, pairs_to, rows_from, rows_to):
-    """Scores and the state of the rows after the steps of a level."""
+def _move_rows(visits, data, gram, base, delta, shift, lo, hi):
+    """The state of the rows after the steps of a level: after the scores of all their pairs, which depend on F as it was."""
     along = np.float64(0.0)
     for j in range(LANES):
         along += gram.v[j] * delta[j]
-    move_pairs(visits.pairs, data.pairs, data.tables, base, delta, shift, pairs_from, pairs_to)
-    move_rows(visits.rows, data.tables, data.state, base, delta, shift, along, gram.J_qq, rows_from, rows_to)
+    move_rows(visits.rows, data.tables, data.state, base, delta, shift, along, gram.J_qq, lo, hi)
 
 
 @leaf
@@ -151,7 +151,8 @@ def _copy(source, out):
 
 @kernel
 def sweep(start, stop, visits, data, gram, settings, W):
-    """Coordinate descent on the vectors ``start:stop`` of ``W``, one after the other. Levels with more visits than SHARED are left out."""
+    """Coordinate descent on the vectors ``start:stop`` of ``W``, one after the other. Levels with more visits than SHARED are
+    left out."""
     dtype = W.dtype
     moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     base, delta = np.empty(LANES, dtype), np.empty(LANES, dtype)
@@ -163,7 +164,8 @@ def sweep(start, stop, visits, data, gram, settings, W):
         fill(moments, 0.0)
         _add_moments(visits, data, base, lo, hi, first, last, False, moments)
         _step(moments, gram, settings, level, block, W, delta)
-        _move(visits, data, gram, base, delta, 0.0, lo, hi, first, last)
+        move_pairs(visits.pairs, data.pairs, data.tables, base, delta, 0.0, lo, hi)
+        _move_rows(visits, data, gram, base, delta, 0.0, first, last)
 
 
 @leaf
@@ -210,14 +212,25 @@ def _total(pieces, j, moments):
 
 
 @kernel
-def move_pieces(start, stop, pieces, visits, data, gram, bases, delta, shifts):
-    """Scores and rows after the steps of groups, by pieces; ``delta[j]`` and ``shifts[j]`` are those of group ``pieces.long[j]``."""
+def move_scores(start, stop, pieces, visits, data, bases, delta, shifts):
+    """Scores after the steps of groups, by pieces; ``delta[j]`` and ``shifts[j]`` are those of group ``pieces.long[j]``."""
     j = np.searchsorted(pieces.bounds, start, side="right") - 1
     for p in range(start, stop):
         while pieces.bounds[j + 1] <= p:
             j += 1
-        lo, hi, first, last = _visits_of_piece(visits, pieces, p)
-        _move(visits, data, gram, bases[pieces.group[p]], delta[j], shifts[j], lo, hi, first, last)
+        lo, hi, _, _ = _visits_of_piece(visits, pieces, p)
+        move_pairs(visits.pairs, data.pairs, data.tables, bases[pieces.group[p]], delta[j], shifts[j], lo, hi)
+
+
+@kernel
+def move_states(start, stop, pieces, visits, data, gram, bases, delta, shifts):
+    """The state of rows after :func:`move_scores` of all pieces: the pairs of a row may be in several."""
+    j = np.searchsorted(pieces.bounds, start, side="right") - 1
+    for p in range(start, stop):
+        while pieces.bounds[j + 1] <= p:
+            j += 1
+        _, _, first, last = _visits_of_piece(visits, pieces, p)
+        _move_rows(visits, data, gram, bases[pieces.group[p]], delta[j], shifts[j], first, last)
 
 
 # Several fields that are constant in groups of rows, the cells: their steps take the moments of cells alone.
@@ -226,8 +239,8 @@ def move_pieces(start, stop, pieces, visits, data, gram, bases, delta, shifts):
 class Cells(NamedTuple):
     """The state of cells while the fields that are constant in them are stepped on in turn.
 
-    ``vectors`` is the sum over these fields, ``moments`` those with E = F - the vectors before the first step; ``moved`` and ``shifts``
-    collect what happens to F and, less what follows from F, to phi_q.
+    ``vectors`` is the sum over these fields, ``moments`` those with E = F - the vectors before the first step; ``moved`` and
+    ``shifts`` collect what happens to F and, less what follows from F, to phi_q.
     """
 
     moments: np.ndarray

@@ -3,10 +3,10 @@ r"""Passes over rows in a panel of sixteen dimensions, for fields whose features
 With everything else fixed the loss of a row is a quadratic in its factor sum F and its bias dimension :math:`\phi_q`. A direction
 moves F by :math:`\tau u` and, in a factorization machine, :math:`\phi_q` by :math:`\tau p + \tau^2 r`, with
 
-.. math:: p = \langle F, u \rangle - X^2 \langle w, \Delta \rangle, \qquad r = \tfrac12 (|u|^2 - X^2 |\Delta|^2), \qquad u = X \Delta
+.. math:: u = X \Delta,\; p = \langle F, u \rangle - X^2 \langle w, \Delta \rangle,\; r = \tfrac12 (|u|^2 - X^2 |\Delta|^2)
 
-so that the loss along it is exactly a polynomial of degree four in :math:`\tau`. The products X are somebody else's: these leaves take
-what they gave for rows lo:hi, from position ``at`` on, and go past the pairs of these rows.
+so that the loss along it is exactly a polynomial of degree four in :math:`\tau`. The products X are somebody else's: these leaves
+take what they gave for rows lo:hi, from position ``at`` on, and go past the pairs of these rows.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _implicit_gradient(tables, state, gram, c):
 
 
 def gradients_plain(indptr, pairs, tables, state, gram, lo, hi, at, slope, curvature, of_q):
-    """Of each row half the gradient with respect to F if :math:`\\phi_q` follows as :math:`\\langle F, u \\rangle`, the diagonal of half
-    the curvature, and half the gradient with respect to :math:`\\phi_q` (of factorization machines)."""
+    """Of each row half the gradient with respect to F if :math:`\\phi_q` follows as :math:`\\langle F, u \\rangle`, the diagonal
+    of half the curvature, and half the gradient with respect to :math:`\\phi_q` (of factorization machines)."""
     for c in range(lo, hi):
         F, weight = tables.F[c], state.weight[c * state.weight_step]
         g, h, g_q = weight * _implicit_gradient(tables, state, gram, c), weight * gram.A[0], 0.0
@@ -96,7 +96,8 @@ def _bias_path(tables, path, c, r):
 
 
 def line_plain(indptr, pairs, tables, state, gram, lo, hi, at, path, out):
-    """The coefficients of :math:`\\tau, \\ldots, \\tau^4` of the loss along a path, added to ``out``: for factorization machines."""
+    """The coefficients of :math:`\\tau, \\ldots, \\tau^4` of the loss along a path, added to ``out``: for factorization
+    machines."""
     for c in range(lo, hi if tables.psi_q is not None else lo):
         r = at + c - lo
         u, weight = path.u[r], np.float64(state.weight[c * state.weight_step])
@@ -109,7 +110,7 @@ def line_plain(indptr, pairs, tables, state, gram, lo, hi, at, path, out):
         for pair in range(indptr[c], indptr[c + 1]):
             i = pairs.indices[pair]
             a, b = np.float64(pairs.a[pair * pairs.a_step]), pairs.b[pair * pairs.b_step]
-            residual, q = a * pairs.scores[pair] - b, tables.psi_q[i]
+            residual, q = a * pairs.scores[pair] - b, np.asarray(tables.psi_q)[i]
             first, second = np.sum(tables.psi[i] * u) + q * p, q * square
             out[0] += 2 * residual * first
             out[1] += 2 * residual * second + a * first * first
@@ -214,9 +215,7 @@ def _line(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, path, out):
         mul, fadd, two = code.mul, code.fadd, ir.Constant(code.scalar, 2.0)
         with code.rows() as (c, r):
             row, u = code.row(c), code.load_row("u", r)
-            dot_F, along, square_u, gradient = code.dots(
-                (row.F, u), (code.v, u), (u, u), (code.implicit_gradient(row), u)
-            )
+            dot_F, along, square_u, gradient = code.dots((row.F, u), (code.v, u), (u, u), (code.implicit_gradient(row), u))
             (bend,) = code.dots((code.block_times(u), u))
             p, square = code.bias_path(r, dot_F, square_u)
             code.add_number(sums[0], mul(mul(two, row.weight), fadd(gradient, mul(row.t, p))))

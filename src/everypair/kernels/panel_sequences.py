@@ -1,7 +1,7 @@
 """Block steps on the weights of a history in a panel of sixteen dimensions, for rows in the order of sequences.
 
-As :mod:`everypair.kernels.sequences`, with running sums of vectors: the data of a sequence stay in the cache between the product with
-the history, the pass over its rows and pairs, and the product back, and no array of all rows is needed.
+As :mod:`everypair.kernels.sequences`, with running sums of vectors: the data of a sequence stay in the cache between the product
+with the history, the pass over its rows and pairs, and the product back, and no array of all rows is needed.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def _backward(sequences, x, s, Z, total, adjoint, out):
 
 @leaf
 def history_gradient(start, stop, history, rows, pairwise, slope, curvature, of_q):
-    """For ranges of sequences: ``X'`` times the gradients of rows, ``(X^2)'`` times their curvatures, and for factorization machines
-    ``(X^2)'`` times their gradients in the bias dimension."""
+    """For ranges of sequences: ``X'`` times the gradients of rows, ``(X^2)'`` times their curvatures, and for factorization
+    machines ``(X^2)'`` times their gradients in the bias dimension."""
     (sequences, sums), (indptr, data, gram) = history, rows
     dtype = data.tables.F.dtype
     for j in range(start, stop):

@@ -4,9 +4,9 @@ With everything else fixed, moving the vector w of a level by t moves the score 
 
 .. math:: x \langle t, z \rangle, \qquad z = \psi_i + \psi_{iq} E_c, \qquad E_c = F_c - x w
 
-in sixteen dimensions: :math:`F_c` is the sum over the row's features, :math:`E_c` what the others have in it, and :math:`\psi_{iq}` is
-zero but for a factorization machine (no array then). A *visit* is one row, or one pair, of a level; the functions called
-``..._plain`` define what each leaf does, see :mod:`everypair.kernels.simd`.
+in sixteen dimensions: :math:`F_c` is the sum over the row's features, :math:`E_c` what the others have in it, and
+:math:`\psi_{iq}` is zero but for a factorization machine (no array then). A *visit* is one row, or one pair, of a level; the
+functions called ``..._plain`` define what each leaf does, see :mod:`everypair.kernels.simd`.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class PanelTables(NamedTuple):
 
 
 class RowState(NamedTuple):
-    """What the implicit part needs of each row, beside F: ``weight = alpha0 m_c``, and ``rest``, the product of J with the dimensions
-    that the sweep of a panel does not move. For factorization machines also ``phi_q`` and ``t = (J phi)_q``, else None.
+    """What the implicit part needs of each row, beside F: ``weight = alpha0 m_c``, and ``rest``, the product of J with the
+    dimensions that the sweep of a panel does not move. For factorization machines also ``phi_q`` and ``t = (J phi)_q``, else
+    None.
 
     The steps are 0 where there is one weight, or one vector ``rest``, for all rows.
     """
@@ -122,13 +123,13 @@ def sum_first_plain(visits, tables, state, base, lo, hi, out):
 
 
 def sum_shifts_plain(visits, pairs, tables, base, lo, hi, out):
-    """``out[0] += sum a psi_q z``, ``out[1, 0] += sum a psi_q^2`` and ``out[1, 1] += sum (a s - b) psi_q`` over visits lo:hi: by these
-    the sums of :func:`sum_pairs` change when ``base`` does. For factorization machines alone, and features of value one.
+    """``out[0] += sum a psi_q z``, ``out[1, 0] += sum a psi_q^2`` and ``out[1, 1] += sum (a s - b) psi_q`` over visits lo:hi: by
+    these the sums of :func:`sum_pairs` change when ``base`` does. For factorization machines alone, and features of value one.
     """
     for v in range(lo, hi if tables.psi_q is not None else lo):
         c, p = visits.pair_row[v], visits.pair[v]
         i = pairs.indices[p]
-        a, b, q = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step], tables.psi_q[i]
+        a, b, q = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step], np.asarray(tables.psi_q)[i]
         out[0] += a * q * (tables.psi[i] + q * (tables.F[c] - base))
         out[1, 0] += a * q * q
         out[1, 1] += (a * pairs.scores[p] - b) * q

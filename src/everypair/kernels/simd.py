@@ -235,7 +235,8 @@ def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: n
 
 
 class VectorCode:  # pragma: no cover - compiled
-    """Code for these leaves and those of other modules. Arguments, and fields of arguments, go by name; the array called ``precision`` has the dtype of sums."""
+    """Code for these leaves and those of other modules. Arguments, and fields of arguments, go by name; the array called
+    ``precision`` has the dtype of sums."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, *names: str, precision: str = "psi") -> None:
         self._context, self.builder = context, builder
@@ -294,7 +295,8 @@ class VectorCode:  # pragma: no cover - compiled
             builder.store(more if replace else builder.fadd(builder.load(place), more, flags=CONTRACT), place)
 
     def zero_sums(self) -> list[Any]:
-        """Places for the sums of :func:`accumulate_plain`, zero: a vector, and the rows of a matrix without its lower left quarter."""
+        """Places for the sums of :func:`accumulate_plain`, zero: a vector, and the rows of a matrix without its lower left
+        quarter."""
         zero = ir.Constant(self.vector, [0.0] * LANES)
         few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
         return [cgutils.alloca_once_value(self.builder, few if j > HALF else zero) for j in range(LANES + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from everypair.models.mixins import DataDefaults, FeatureModel
@@ -17,9 +17,7 @@ class FM(DataDefaults, FeatureModel):
 
     ``s = b + sum_l x_l w_l + sum_{l < l'} <w_l, w_l'> x_l x_l'`` with x the features of the context followed by those of the item.
     Parameters: b; w, W for context features; h, H for item features (w, h are the linear weights). A side without features has one
-    feature per context (item). ``field_solver`` is "cd" by default: the joint problem of a field with overlapping features is not
-    quadratic here, and stepping on one feature at a time reaches the same objective faster on few cores. On many cores, try
-    "block".
+    feature per context (item).
 
     Examples
     --------
@@ -32,7 +30,6 @@ class FM(DataDefaults, FeatureModel):
     """
 
     factors: int = 64
-    field_solver: str = field(default="cd", kw_only=True)
 
     def describe_towers(self, contexts: Any, items: Any) -> tuple[Tower, Tower]:
         return Machine(self.factors, names=("b", "w", "W")), Machine(self.factors, names=("h", "H"))

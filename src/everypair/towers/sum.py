@@ -72,9 +72,14 @@ class Sum(Tower):
             return sorted({block for part in blocks for block in part})
         return [("part", j) for j, part in enumerate(blocks) if part]
 
+    def sweep(self, view: View) -> None:
+        """Sixteen dimensions at a time where the view can."""
+        if not view.sweep_panels(self.describe_blocks(), self.settings):
+            super().sweep(view)
+
     def step(self, view: View, block: Any) -> None:
         if isinstance(block, tuple):
-            self.towers[block[1]].sweep(PartView(view))  # not view itself: view.own holds the vectors of the sum
+            self.towers[block[1]].sweep(PartView(view, alone=False))  # not view itself: view.own holds the vectors of the sum
             return
         shared = SharedView(view, block)
         for tower in self.towers:

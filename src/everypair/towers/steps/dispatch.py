@@ -14,6 +14,7 @@ import numpy as np
 
 from everypair.columns.fields import Field, OneHotField, OnesField, SparseField
 from everypair.columns.history_field import HistoryField
+from everypair.engine.conjugate_gradients import conjugate_gradients, dot, step_length
 from everypair.kernels import sparse
 from everypair.kernels.jit import pick, slice_of
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_all
@@ -21,7 +22,6 @@ from everypair.kernels.newton import NewtonSettings
 from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
-from everypair.engine.conjugate_gradients import conjugate_gradients, dot, step_length
 from everypair.towers.steps.one_hot import Stage, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
 from everypair.towers.steps.sequences import by_sequence, step_linear_history, step_machine_history
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.columns.history_field import HistoryField
+from everypair.engine.conjugate_gradients import conjugate_gradients, step_length
 from everypair.kernels import sequences as kernels
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
-from everypair.engine.conjugate_gradients import conjugate_gradients, step_length
 
 
 def by_sequence(field: HistoryField, penalty: Values) -> bool:

@@ -1,0 +1,358 @@
+"""The panel sweep: its leaves against their plain twins, and the whole against dense coordinate descent in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everypair as ep
+from everypair import reference
+from everypair.engine import panel_stages, side
+from everypair.engine.solver import ICD
+from everypair.kernels import panel_rows, panel_simd
+from everypair.kernels.jit import kernel
+from everypair.kernels.panel_rows import Path, RowGram
+from everypair.kernels.panel_simd import PairVisits, PanelTables, RowState, RowVisits
+from everypair.kernels.simd import WeightedPairs
+from everypair.runtime.parallel import Workers
+from everypair.towers import Concat, Embedding, Linear, Machine, Sum
+
+from problems import Problem, make, problems, shown
+
+seeds = st.integers(0, 10**6)
+dtypes = st.sampled_from([np.float32, np.float64])
+LANES = 16
+
+
+# leaves
+
+
+class Random:
+    """Random arguments of the leaves: some rows, each with a few pairs, and visits to some of them."""
+
+    def __init__(self, seed: int, dtype: type, pairwise: bool) -> None:
+        random = self.random = np.random.default_rng(seed)
+        self.dtype, n, m = dtype, int(random.integers(1, 30)), 7
+        lengths = random.integers(0, 3, n)
+        self.indptr = np.concatenate([[0], np.cumsum(lengths)])
+        n_pairs = max(int(self.indptr[-1]), 1)
+
+        def numbers(*shape: int) -> np.ndarray:
+            return random.normal(size=shape).astype(dtype)
+
+        a_step, b_step, weight_step, x_step, rest_step = random.integers(0, 2, 5).tolist()
+        indices, index = random.integers(0, m, n_pairs), random.choice([np.int32, np.int64])
+        self.pairs = WeightedPairs(
+            indices.astype(index), numbers(n_pairs), numbers(n_pairs), a_step, numbers(n_pairs), b_step
+        )  # fmt: skip
+        self.tables = PanelTables(numbers(m, LANES), numbers(m) if pairwise else None, numbers(n, LANES))
+        phi_q, t = (numbers(n), numbers(n)) if pairwise else (None, None)
+        self.state = RowState(np.abs(numbers(n)), weight_step, numbers(n * LANES), LANES * rest_step, phi_q, t)
+        rows = random.permutation(n)[: random.integers(0, n + 1)].astype(index)
+        pair_row = np.repeat(rows, lengths[rows])
+        pair = np.concatenate([np.arange(self.indptr[c], self.indptr[c + 1]) for c in rows] + [np.empty(0, int)])
+        x = numbers(n_pairs)
+        self.pair_visits = PairVisits(pair_row.astype(index), pair.astype(index), x, x_step)
+        self.row_visits = RowVisits(rows, numbers(n), x_step)
+        self.base, self.delta = numbers(LANES), numbers(LANES)
+        A = numbers(LANES + 1, LANES)
+        A[1:] += A[1:].T.copy()
+        self.gram = RowGram(
+            A if seed % 2 else np.vstack([A[:1], np.zeros((LANES, LANES), dtype)]), bool(seed % 2), numbers(LANES), 0.7
+        )
+        self.path = Path(numbers(n, LANES), numbers(n), numbers(n))
+        self.numbers = numbers
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        return self.indptr, self.pairs, self.tables, self.state, self.gram, 0, len(self.indptr) - 1, 0
+
+    def changed(self) -> list[np.ndarray]:
+        """What moves write to."""
+        of_rows = [] if self.state.t is None else [self.state.phi_q, self.state.t]
+        return [self.pairs.scores, self.tables.F, *of_rows]
+
+
+@kernel
+def run_sums(visits, rows, pairs, tables, state, base, out):
+    panel_simd.sum_pairs(visits, pairs, tables, base, 0, len(visits.pair), out[:17])
+    panel_simd.sum_rows(rows, tables, state, base, 0, len(rows.row), out[17:34])
+    panel_simd.sum_first(rows, tables, state, base, 0, len(rows.row), out[34:38])
+    panel_simd.sum_shifts(visits, pairs, tables, base, 0, len(visits.pair), out[38:40])
+
+
+@kernel
+def run_moves(visits, rows, pairs, tables, state, base, delta):
+    panel_simd.move_pairs(visits, pairs, tables, base, delta, 0.3, 0, len(visits.pair))
+    panel_simd.move_rows(rows, tables, state, base, delta, 0.3, 0.4, 0.5, 0, len(rows.row))
+
+
+@kernel
+def run_rows(indptr, pairs, tables, state, gram, lo, hi, at, slope, curvature, of_q, u, path, line):
+    panel_rows.gradients(indptr, pairs, tables, state, gram, lo, hi, at, slope, curvature, of_q)
+    panel_rows.products(indptr, pairs, tables, state, gram, lo, hi, at, u)
+    panel_rows.line(indptr, pairs, tables, state, gram, lo, hi, at, path, line)
+
+
+@kernel
+def run_advance(indptr, pairs, tables, state, gram, lo, hi, at, path):
+    panel_rows.advance(indptr, pairs, tables, state, gram, lo, hi, at, path, 0.8)
+
+
+def assert_close(found: Any, expected: Any, dtype: type) -> None:
+    scale = 1.0 + float(np.abs(expected).max(initial=0.0))
+    np.testing.assert_allclose(found, expected, atol=scale * (2e-5 if dtype is np.float32 else 1e-12), rtol=0)
+
+
+@given(seeds, dtypes, st.booleans())
+def test_sums_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
+    r = Random(seed, dtype, pairwise)
+    found, expected = np.zeros((40, LANES)), np.zeros((40, LANES))
+    visits, rows = r.pair_visits, r.row_visits
+    run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, found)
+    panel_simd.sum_pairs_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), expected[:17])
+    panel_simd.sum_rows_plain(rows, r.tables, r.state, r.base, 0, len(rows.row), expected[17:34])
+    panel_simd.sum_first_plain(rows, r.tables, r.state, r.base, 0, len(rows.row), expected[34:38])
+    panel_simd.sum_shifts_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), expected[38:40])
+    for block in (slice(1, 17), slice(18, 34)):  # rows after the eighth may have anything before theirs
+        for matrix in (found[block], expected[block]):
+            matrix[8:, :8] = 0.0
+    assert_close(found, expected, dtype)
+
+
+@given(seeds, dtypes, st.booleans())
+def test_moves_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
+    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
+    run_moves(r.pair_visits, r.row_visits, r.pairs, r.tables, r.state, r.base, r.delta)
+    pairs, rows = plain.pair_visits, plain.row_visits
+    panel_simd.move_pairs_plain(pairs, plain.pairs, plain.tables, plain.base, plain.delta, 0.3, 0, len(pairs.pair))
+    panel_simd.move_rows_plain(rows, plain.tables, plain.state, plain.base, plain.delta, 0.3, 0.4, 0.5, 0, len(rows.row))
+    for found, expected in zip(r.changed(), plain.changed(), strict=True):
+        assert_close(found, expected, dtype)
+
+
+@given(seeds, dtypes, st.booleans())
+def test_passes_over_rows_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
+    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
+    n = len(r.indptr) - 1
+    found, expected = (
+        [np.zeros((n, LANES), dtype), np.zeros((n, LANES), dtype), np.zeros(n, dtype), one.path.u.copy(), one.path, np.zeros(4)]
+        for one in (r, plain)
+    )
+    run_rows(*r.rows, *found)
+    panel_rows.gradients_plain(*plain.rows, *expected[:3])
+    panel_rows.products_plain(*plain.rows, expected[3])
+    panel_rows.line_plain(*plain.rows, *expected[4:])
+    run_advance(*r.rows, r.path)
+    panel_rows.advance_plain(*plain.rows, plain.path, 0.8)
+    for one, other in zip([*found[:4], found[5], *r.changed()], [*expected[:4], expected[5], *plain.changed()], strict=True):
+        assert_close(one, other, dtype)
+
+
+# the whole sweep
+
+
+Coordinates = Iterator[tuple[str, tuple[int, ...]]]
+
+
+def dense_steps(problem: Problem, parameters: dict[str, np.ndarray], order: Coordinates) -> None:
+    """The exact minimum of the dense objective in one coordinate after the other; a score is linear in each."""
+    raw, penalties = problem.raw, problem.penalties()
+    y, alpha = np.zeros(problem.feedback.shape), np.full(problem.feedback.shape, problem.alpha0)
+    m, n = raw["m"], raw["n"]
+    alpha *= np.outer(np.ones(len(alpha)) if m is None else m, np.ones(alpha.shape[1]) if n is None else n)
+    c, i = raw["cells"].T
+    y[c, i], alpha[c, i] = raw["y"], raw["alpha"]
+    for letter, index in order:
+        value = parameters[letter]
+        scores = problem.score(parameters)
+        value[index] += 1.0
+        slope = problem.score(parameters) - scores
+        value[index] -= 1.0
+        l2 = float(np.broadcast_to(penalties[letter], value.shape)[index])
+        curvature = float(np.sum(alpha * slope**2)) + l2
+        if curvature > 1e-14 * alpha.sum():
+            value[index] -= (float(np.sum(alpha * (scores - y) * slope)) + l2 * value[index]) / curvature
+        else:
+            value[index] = 0.0
+
+
+def by_panel(letter: str, fields: list[int], k: int) -> Coordinates:
+    """Panel, field, level, dimension."""
+    for first in range(0, k, LANES):
+        start = 0
+        for width in fields:
+            for level in range(start, start + width):
+                for f in range(first, min(first + LANES, k)):
+                    yield letter, (level, f)
+            start += width
+
+
+def one_hot_problem(name: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool) -> Problem:
+    """A problem of the model with one-hot fields alone, on both sides."""
+    problem = make(name, seed, 8, 6, k, "mixed", weighted, strength, 0.5, alpha0)
+    random = np.random.default_rng(seed)
+
+    def fields(n: int) -> dict[str, Any]:
+        codes = [random.integers(0, size, n) for size in (3, 2)]
+        hot = [np.eye(size)[code] * (random.random((n, 1)) < 0.8) for code, size in zip(codes, (3, 2), strict=True)]
+        if values:
+            hot[1] *= random.normal(size=(n, 1))
+        return {"a": sp.csr_array(hot[0]), "b": sp.csr_array(hot[1])}
+
+    contexts, items = fields(problem.feedback.n_contexts), fields(problem.feedback.n_items)
+    X, Z = (np.hstack([x.toarray() for x in side.values()]) for side in (contexts, items))
+    m, n = problem.feedback.total_weight(alpha0)
+    problem.arguments = {"contexts": contexts, "items": items}
+    problem.score = (reference.fm if name == "FM" else reference.mfsi)(X, Z)
+    x2, z2 = (X**2).T @ m, (Z**2).T @ n
+    problem.weights = {"W": x2[:, None], "H": z2[:, None]}
+    if name == "FM":
+        problem.weights |= {"b": m.sum(), "w": x2, "h": z2}
+    return problem
+
+
+@pytest.mark.parametrize("name", ["MFSI", "FM"])
+@pytest.mark.parametrize("shared", [False, True])
+@given(
+    seed=seeds,
+    k=st.sampled_from([1, 3, 16, 18]),
+    alpha0=st.sampled_from([0.0, 0.3, 2.0]),
+    strength=st.sampled_from([0.0, 0.1]),
+    weighted=st.booleans(),
+    values=st.booleans(),
+)
+def test_one_hot_fields_are_swept_as_by_dense_coordinate_descent(
+    name: str, shared: bool, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool
+) -> None:
+    """In the order panel, field, level, dimension; whether fields share passes over the rows or not, and for features of any
+    value."""
+    if strength == 0.0:
+        k = min(k, 3)  # without L2, steps in more dimensions than there are rows are rounding
+    problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(panel_stages, "ROWS_PER_CELL", 0 if shared else 10**9)
+        solver = problem.solver(rotate=False, field_solver="block")
+        expected = {letter: value.astype(float) for letter, value in shown(solver).items()}
+        sweeps = solver.sweeps()
+        next(sweeps)
+        linear = [("b", (0,)), *(("w", (j,)) for j in range(5))] if name == "FM" else []
+        dense_steps(problem, expected, iter([*linear, *by_panel("W", [3, 2], k)]))
+        for letter, value in shown(solver).items():
+            scale = max(1.0, float(np.abs(expected[letter]).max()))
+            np.testing.assert_allclose(value, expected[letter], atol=1e-8 * scale, rtol=0, err_msg=letter)
+        next(sweeps)
+        linear = [("h", (j,)) for j in range(5)] if name == "FM" else []
+        dense_steps(problem, expected, iter([*linear, *by_panel("H", [3, 2], k)]))
+        for letter, value in shown(solver).items():
+            scale = max(1.0, float(np.abs(expected[letter]).max()))
+            np.testing.assert_allclose(value, expected[letter], atol=1e-7 * scale, rtol=0, err_msg=letter)
+
+
+def panels_only(patch: pytest.MonkeyPatch) -> list[bool]:
+    """Makes a note of whether each side could be swept in panels."""
+    noted: list[bool] = []
+    original: Callable[..., bool] = side.Side.sweep_panels
+
+    def noting(self: Any, blocks: Any, settings: Any) -> bool:
+        noted.append(original(self, blocks, settings))
+        return noted[-1]
+
+    patch.setattr(side.Side, "sweep_panels", noting)
+    return noted
+
+
+@pytest.mark.parametrize("name", ["MFSI", "FM", "sum of towers"])
+@pytest.mark.parametrize("rotate", [False, True])
+@given(data=st.data())
+def test_scores_and_vectors_follow(name: str, rotate: bool, data: st.DataObject) -> None:
+    """What a sweep leaves behind is what the parameters give, and the objective is lower."""
+    problem = data.draw(problems(name, max_size=9, max_k=20))
+    with pytest.MonkeyPatch.context() as patch:
+        noted = panels_only(patch)
+        solver = problem.solver(rotate=rotate, field_solver="block")
+        before = solver.value().objective
+        for _ in solver.sweeps():
+            after, fresh = solver.value().objective, recomputed(solver)
+            scale = 1e-9 * (problem.scale(tuple(solver.engine.objective.grams.values())) + before)  # type: ignore[attr-defined,arg-type]
+            assert after == pytest.approx(fresh, abs=scale, rel=1e-9)
+            assert after <= before + scale
+            before = after
+    assert noted
+    assert all(noted)
+
+
+def recomputed(solver: ICD) -> float:
+    """The objective from the parameters alone."""
+    engine = solver.engine
+    for name in ("context", "item"):
+        engine.place(name)
+        engine.update_gram(name)
+    engine.rescore()
+    return solver.value().objective
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", [ep.FM, ep.MFSI])
+def test_many_events_have_the_same_bits_on_any_number_of_threads(model: Any) -> None:
+    """With levels that are cut into pieces, fields that share passes, and features with values."""
+    random = np.random.default_rng(0)
+    n, items = 60_000, 300
+    user, kind = np.sort(random.integers(0, 700, n)), random.integers(0, 3, n)
+    contexts = {
+        "kind": ep.Levels(kind),  # next to a field with many levels: its own have 20,000 rows each
+        "user": ep.Levels(user),
+        "hour": ep.Levels(random.integers(0, 24, n)),
+        "day": ep.Levels(random.integers(0, 7, n)),
+        "x": sp.csr_array((random.normal(size=n), (np.arange(n), random.integers(0, 5, n)))),
+        "tags": sp.random_array((n, 9), density=0.2, rng=random, format="csr"),
+    }
+    feedback = ep.Feedback(np.arange(n), np.minimum(random.zipf(1.5, n), items) - 1, shape=(n, items))
+    fits = [model(20, epochs=2, n_threads=threads).fit(feedback, contexts=contexts) for threads in (1, 2, 3)]
+    for name, value in fits[0].parameters_.items():
+        for other in fits[1:]:
+            np.testing.assert_array_equal(other.parameters_[name], value)
+    with Workers(2) as workers:
+        solver = model(20).build_solver(feedback, contexts, None, workers)
+        for _ in solver.sweeps():
+            assert solver.value().objective == pytest.approx(recomputed(solver), rel=1e-6)
+    clear = model(20, epochs=2, field_solver="cd").fit(feedback, contexts=contexts)
+    assert fits[0].history_[-1].objective < 1.02 * clear.history_[-1].objective
+
+
+@pytest.mark.parametrize(
+    "tower",
+    [
+        Concat(Machine(3, "a", "b"), Linear(2, "tags")),
+        Concat(Linear(2, "tags"), Machine(3, "a", "tags")),
+        Sum(Embedding(3, "a"), Linear(3, "b", "tags"), Embedding(3)),
+    ],
+    ids=["machine first", "machine last", "sum"],
+)
+@given(seed=seeds)
+def test_parts_are_swept_in_panels(tower: Any, seed: int) -> None:
+    """Towers with panels inside others: scores follow, the objective falls."""
+    random = np.random.default_rng(seed)
+    n, items = 12, 5
+    contexts = {"a": ep.Levels(random.integers(-1, 3, n), 3), "b": ep.Levels(random.integers(0, 2, n), 2)}
+    contexts["tags"] = sp.random_array((n, 4), density=0.5, rng=random, format="csr")
+    cells = np.argwhere(random.random((n, items)) < 0.4)
+    feedback = ep.Feedback(*cells.T, shape=(n, items))
+    settings: dict[str, Any] = {"unobserved_weight": 0.2, "regularization": 0.01, "dtype": "float64"}
+    model = ep.Separable(context=tower, item=Embedding(tower.n_dims), **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        noted = panels_only(patch)
+        solver = model.build_solver(feedback, contexts, None, Workers(1))
+        before = solver.value().objective
+        for _ in solver.sweeps():
+            after = solver.value().objective
+            assert after == pytest.approx(recomputed(solver), rel=1e-9)
+            assert after <= before * (1 + 1e-9)
+            before = after
+    assert any(noted)
