@@ -15,7 +15,7 @@ from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.order import grouped
 from everypair.kernels.panel_levels import Cells, GroupPieces, PanelData, PanelGram, Visits
-from everypair.kernels.panel_simd import PairVisits, RowVisits
+from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, RowVisits
 from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values
@@ -90,33 +90,34 @@ class Groups:
     def n_pieces(self) -> int:
         return len(self.pieces.group)
 
-    def move(
-        self, data: PanelData, gram: PanelGram, bases: np.ndarray, delta: np.ndarray, shifts: np.ndarray, workers: Workers
-    ) -> None:
+    def move(self, data: PanelData, gram: PanelGram, moves: Moves, workers: Workers) -> None:
         """Scores and rows of the groups that were cut, after their steps."""
         tasks = range(self.n_pieces + 1)
-        workers.run(kernels.move_scores, tasks, self.pieces, self.visits, data, bases, delta, shifts)
-        workers.run(kernels.move_states, tasks, self.pieces, self.visits, data, gram, bases, delta, shifts)
+        workers.run(kernels.move_scores, tasks, self.pieces, self.visits, data, moves)
+        workers.run(kernels.move_states, tasks, self.pieces, self.visits, data, gram, moves)
 
 
 class LevelStage:
     """A one-hot field: every level is a row of matrix factorization over the rows that have it, with value one or any other."""
 
     def __init__(self, block: LevelBlock | FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
-        self.blocks = [block]
-        self._groups, self._workers = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block)), workers
+        self.blocks, self._workers, self._n_rows = [block], workers, rows.n
+        self._groups = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block))
+        self._events = event_levels(block, rows.n, dtype) if rows.by_event else None
 
     def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
         """Steps on the vectors ``tables[0]`` of the field's levels."""
         (W,), (of_field,), groups, run = tables, settings, self._groups, self._workers.run
-        pieces, long = groups.pieces, groups.pieces.long
-        if len(long):
-            moments, bases = np.empty((groups.n_pieces, kernels.SIZE, LANES)), W.copy()
-            delta, tasks = np.empty((len(long), LANES), W.dtype), range(groups.n_pieces + 1)
-            run(kernels.sum_pieces, tasks, pieces, groups.visits, data, bases, False, moments)
-            kernels.step_long(pieces, moments, gram, of_field, W, delta)
-            groups.move(data, gram, bases, delta, np.zeros(len(long)), self._workers)
-        run(kernels.sweep, groups.ranges, groups.visits, data, gram, of_field, W)
+        moves = Moves(W.copy(), np.zeros_like(W), np.zeros(len(W), W.dtype), np.zeros(len(W), W.dtype))
+        if groups.n_pieces:
+            moments, tasks = np.empty((groups.n_pieces, kernels.SIZE, LANES)), range(groups.n_pieces + 1)
+            run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data, moves.base, False, moments)
+            kernels.step_long(groups.pieces, moments, gram, of_field, W, moves)
+            if self._events is None:
+                groups.move(data, gram, moves, self._workers)
+        run(kernels.sweep, groups.ranges, groups.visits, data, gram, of_field, self._events is not None, W, moves)
+        if self._events is not None:
+            follow_events(self._events, data, gram, moves, self._workers)
 
 
 class CellStage:
@@ -126,6 +127,7 @@ class CellStage:
         self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
         self._n = int(cells.max(initial=-1)) + 1
         bounds, members = grouped(cells, self._n, np.int64)
+        self._events = EventLevels(cells.astype(np.uint32), np.ones(1, dtype), 0)
         self._groups = Groups(rows, bounds, members, dtype, workers, every=True)
         codes = [_codes(block)[members[bounds[:-1]]] for block in blocks]
         self._codes = codes  # of the fields, by cell; the number of levels for none
@@ -144,12 +146,18 @@ class CellStage:
         cells = Cells(moments, bases.astype(np.float64), np.zeros((self._n, LANES)), np.zeros(self._n))
         for W, (bounds, members), of_field in zip(tables, self._members, settings, strict=True):
             kernels.step_cells(bounds, members, cells, gram, of_field, W)
-        moved = cells.moved.astype(self._dtype)
-        groups.move(data, gram, bases, moved, cells.shifts, self._workers)
+        shifts = cells.shifts.astype(self._dtype)
+        follow_events(self._events, data, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
+
+
+def follow_events(events: EventLevels, data: PanelData, gram: PanelGram, moves: Moves, workers: Workers) -> None:
+    """Scores and rows of a side of events after the steps of levels, or of cells."""
+    moves = moves._replace(along=(moves.delta @ gram.v).astype(moves.delta.dtype))
+    workers.run(kernels.follow_events, workers.even(len(data.tables.F)), events, data, gram, moves)
 
 
 def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers) -> list[LevelStage | CellStage]:
-    """Stages for one-hot fields, in their order: those next to each other share one while their joint levels are few."""
+    """Stages for one-hot fields, in their order: those of events next to each other share one while their joint levels are few."""
     found: list[LevelStage | CellStage] = []
     shared: list[LevelBlock] = []
     cells = np.empty(0, np.int64)
@@ -161,6 +169,8 @@ def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, 
             found.append(CellStage(shared, cells, rows, dtype, workers))
         shared.clear()
 
+    if not rows.by_event:
+        return [LevelStage(block, rows, dtype, workers) for block in blocks]
     for block in blocks:
         both = _joint(cells, block) if shared else None
         if both is None:
@@ -207,6 +217,23 @@ def values_of(block: LevelBlock | FieldBlock) -> Values:
         return 1.0
     assert isinstance(block.field, SparseField)
     return block.field.columns.arrays.values
+
+
+def event_levels(block: LevelBlock | FieldBlock, n_rows: int, dtype: np.dtype) -> EventLevels:
+    """The level of each row, and its feature value."""
+    one = np.ones(1, dtype)
+    if isinstance(block, LevelBlock):
+        if block.levels is None:
+            return EventLevels(np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64), one, 0)
+        if isinstance(block.levels, OneHotField):
+            return EventLevels(block.levels.codes, one, 0)
+        return EventLevels(_codes(block).astype(np.uint32), one, 0)
+    assert isinstance(block.field, SparseField)
+    indptr, indices, values = block.field.rows.arrays
+    there = np.diff(indptr) > 0
+    codes, x = np.full(n_rows, block.field.shape[1], np.uint32), np.zeros(n_rows, dtype)
+    codes[there], x[there] = indices, values
+    return EventLevels(codes, x, 1)
 
 
 def has_levels(block: LevelBlock | FieldBlock) -> bool:

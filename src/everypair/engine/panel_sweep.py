@@ -43,12 +43,14 @@ class PanelPlan:
         self.first, self.last, self.bias = _range_of(blocks)
         self.rows, self.dtype, self.workers = rows, dtype, workers
         self.stages: list[Any] = []
+        self.blocks: list[LevelBlock | FieldBlock] = []
         levels: list[LevelBlock] = []
         for block in blocks:
+            assert isinstance(block, LevelBlock | FieldBlock)
+            self.blocks.append(block)
             if isinstance(block, LevelBlock):
                 levels.append(block)
                 continue
-            assert isinstance(block, FieldBlock)
             self.stages += level_stages(levels, rows, dtype, workers)
             self.stages.append((LevelStage if has_levels(block) else FieldStage)(block, rows, dtype, workers))
             levels = []
@@ -61,6 +63,7 @@ class PanelPlan:
         where parameters have no L2."""
         own, other, J = vectors
         q, dtype, workers = self.bias, self.dtype, self.workers
+        of = {id(block): self._settings(block, settings, row_sizes) for stage in self.stages for block in stage.blocks}
         pairs = _weighted(observed, dtype)
         weight = np.atleast_1d(np.asarray(weight, dtype))
         before = phi_q = t = psi_q = None
@@ -73,11 +76,11 @@ class PanelPlan:
             psi, F = other.panel(first, last, workers), own.panel(first, last, workers)
             rest = self._rest(own, J, first, last)
             state = RowState(weight, int(len(weight) > 1), rest, LANES if len(rest) > LANES else 0, phi_q, t)
-            data = PanelData(pairs, PanelTables(psi, psi_q, F), state)
-            gram = _panel_gram(J, first, last, q)
+            data = PanelData(pairs, PanelTables(psi, psi_q, F), state, q is not None)
+            gram = _panel_gram(J, first, last, q, rest if len(rest) == LANES else np.zeros(LANES))
             for stage in self.stages:
                 tables = [_table(block, first, last) for block in stage.blocks]
-                of_blocks = [self._settings(block, settings, row_sizes) for block in stage.blocks]
+                of_blocks = [of[id(block)] for block in stage.blocks]
                 stage.sweep(data, gram, tables, of_blocks)
                 for block, W in zip(stage.blocks, tables, strict=True):
                     _rows_of(block, first, last)[...] = W[:, : last - first]
@@ -116,6 +119,14 @@ class PanelPlan:
 
         self.workers.chunks(self.rows.n, some)
         return out.reshape(-1)
+
+
+def lacks_l2(block: LevelBlock | FieldBlock, n_rows: int) -> bool:
+    """Whether a level has rows, but no L2."""
+    if not np.any(_penalty(block) == 0.0):
+        return False
+    bounds, _ = rows_of_levels(block, n_rows) if has_levels(block) else (np.arange(2), None)
+    return bool(np.any((_penalty(block) == 0.0) & (np.diff(bounds) > 0)))
 
 
 def can_sweep(blocks: Sequence[Block] | None, settings: StepSettings, workers: Workers) -> bool:
@@ -179,10 +190,10 @@ def _weighted(observed: Observed, dtype: np.dtype) -> WeightedPairs:
     return WeightedPairs(observed.indices, observed.scores, a, np.ndim(observed.a), b, np.ndim(observed.b))
 
 
-def _panel_gram(J: np.ndarray, first: int, last: int, q: int | None) -> PanelGram:
+def _panel_gram(J: np.ndarray, first: int, last: int, q: int | None, rest: np.ndarray) -> PanelGram:
     A, v = np.zeros((LANES, LANES)), np.zeros(LANES)
     A[: last - first, : last - first] = J[first:last, first:last]
     if q is None:
-        return PanelGram(A, v, 0.0)
+        return PanelGram(A, v, 0.0, rest.astype(np.float64))
     v[: last - first] = J[first:last, q]
-    return PanelGram(A, v, float(J[q, q]))
+    return PanelGram(A, v, float(J[q, q]), rest.astype(np.float64))

@@ -15,7 +15,7 @@ from everypair.engine.feedback import CompressedPairs
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.level_sweep import Partner, sweep_levels
 from everypair.engine.panel_stages import SideRows
-from everypair.engine.panel_sweep import PanelPlan, SideVectors, can_sweep
+from everypair.engine.panel_sweep import PanelPlan, SideVectors, can_sweep, lacks_l2
 from everypair.engine.row_sweep import RowSweep
 from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
@@ -225,7 +225,7 @@ class Side(View):
             return False
         assert blocks is not None
         plan, row_sizes = self._pairs.panel_plan(blocks), None
-        if any(np.any(block.parameter.penalty == 0.0) for block in blocks):
+        if any(lacks_l2(block, self.n_rows) for block in plan.blocks):
             row_sizes = self._sizes() + self._implicit_sizes()
         self._tracked.clear()
         plan.sweep(self._observed, self._pairs.weight, SideVectors(self.own, self.other, self.J), settings, row_sizes)

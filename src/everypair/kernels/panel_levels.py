@@ -33,14 +33,18 @@ from everypair.kernels.panel_simd import (
     PanelTables,
     RowState,
     RowVisits,
+    Tile,
+    gather_pairs,
+    gather_rows,
+    move_events,
     move_pairs,
     move_rows,
     sum_first,
-    sum_pairs,
-    sum_rows,
+    sum_outer,
+    sum_rest,
     sum_shifts,
 )
-from everypair.kernels.row_sweep import RUN, SHARED
+from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, WeightedPairs, steps
 
 # The moments of a level, sixteen numbers each: where their rows begin
@@ -49,6 +53,8 @@ ROWS = PAIRS + 1 + LANES  # those of sum_rows
 FIRST = ROWS + 1 + LANES  # those of sum_first
 SHIFTS = FIRST + 4  # those of sum_shifts
 SIZE = SHIFTS + 2
+
+TILE = 1_024  # visits whose vectors are gathered at a time
 
 
 class Visits(NamedTuple):
@@ -67,14 +73,17 @@ class PanelData(NamedTuple):
     pairs: WeightedPairs
     tables: PanelTables
     state: RowState
+    pairwise: bool  # whether psi_q counts
 
 
 class PanelGram(NamedTuple):
-    """The other side's Gram in a panel: the block A, and for factorization machines its column v at q and the number J_qq."""
+    """The other side's Gram in a panel: the block A, and for factorization machines its column v at q and the number J_qq; and what
+    ``rest`` of :class:`~everypair.kernels.panel_simd.RowState` is if it is the same for all rows, else zero."""
 
     A: np.ndarray
     v: np.ndarray
     J_qq: float
+    rest: np.ndarray
 
 
 class GroupPieces(NamedTuple):
@@ -88,27 +97,55 @@ class GroupPieces(NamedTuple):
 
 
 @leaf
-def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, shared, out):
-    """Moments of some visits; ``shared``: with those that follow a change of ``base``."""
-    of_pairs, of_rows, of_first, of_shifts = out[PAIRS:ROWS], out[ROWS:FIRST], out[FIRST:SHIFTS], out[SHIFTS:SIZE]
-    for lo in range(pairs_from, pairs_to, RUN):
-        hi = min(lo + RUN, pairs_to)
-        sum_pairs(visits.pairs, data.pairs, data.tables, base, lo, hi, of_pairs)
-        if shared:
-            sum_shifts(visits.pairs, data.pairs, data.tables, base, lo, hi, of_shifts)
-    for lo in range(rows_from, rows_to, RUN):
-        hi = min(lo + RUN, rows_to)
-        sum_first(visits.rows, data.tables, data.state, base, lo, hi, of_first)
-        sum_rows(visits.rows, data.tables, data.state, base, lo, hi, of_rows)
+def _dot(x, y):
+    total = np.float64(0.0)
+    for j in range(LANES):
+        total += np.float64(x[j]) * y[j]
+    return total
 
 
 @leaf
-def _move_rows(visits, data, gram, base, delta, shift, lo, hi):
+def new_tile(dtype):
+    """Room for visits."""
+    return Tile(np.empty((TILE, LANES), dtype), np.empty(TILE, dtype), np.empty(TILE, dtype))
+
+
+@leaf
+def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, shared, tile, linear, out):
+    """Moments of some visits; ``shared``: with those that follow a change of ``base``. The last pairs stay in the tile.
+
+    Vectors are gathered before they are summed: a short loop waits for many of them at once, a long one only for a few.
+    """
+    of_pairs, of_rows, of_first, of_shifts = out[PAIRS:ROWS], out[ROWS:FIRST], out[FIRST:SHIFTS], out[SHIFTS:SIZE]
+    for lo in range(rows_from, rows_to, TILE):
+        hi = min(lo + TILE, rows_to)
+        gather_rows(visits.rows, data.tables, data.state, base, lo, hi, tile, linear, of_first[3])
+        sum_first(tile, linear, hi - lo, of_first[:2])
+        sum_rest(visits.rows, data.state, linear, lo, hi, of_first[2])
+        if data.pairwise:
+            sum_outer(tile, hi - lo, of_rows)
+    for lo in range(pairs_from, pairs_to, TILE):
+        hi = min(lo + TILE, pairs_to)
+        gather_pairs(visits.pairs, data.pairs, data.tables, base, lo, hi, tile)
+        sum_outer(tile, hi - lo, of_pairs)
+        if shared:
+            sum_shifts(visits.pairs, data.pairs, data.tables, base, lo, hi, of_shifts)
+
+
+@leaf
+def _move_pairs(visits, data, base, delta, lo, hi, gathered, tile):
+    """Scores after the steps of a level; ``gathered``: its pairs are in the tile."""
+    for start in range(lo, hi, TILE):
+        stop = min(start + TILE, hi)
+        if not gathered:
+            gather_pairs(visits.pairs, data.pairs, data.tables, base, start, stop, tile)
+        move_pairs(visits.pairs, data.pairs, tile, delta, start, stop)
+
+
+@leaf
+def _move_rows(visits, data, gram, base, delta, lo, hi):
     """The state of the rows after the steps of a level: after the scores of all their pairs, which depend on F as it was."""
-    along = np.float64(0.0)
-    for j in range(LANES):
-        along += gram.v[j] * delta[j]
-    move_rows(visits.rows, data.tables, data.state, base, delta, shift, along, gram.J_qq, lo, hi)
+    move_rows(visits.rows, data.tables, data.state, base, delta, _dot(gram.v, delta), gram.J_qq, lo, hi)
 
 
 @leaf
@@ -116,7 +153,7 @@ def _implicit(moments, w, gram, tiny, block):
     """The implicit part of g and H from the moments, as a :class:`~everypair.kernels.simd.GramBlock` of weight one."""
     A, v, n = gram.A, gram.v, gram.J_qq
     T, Q, S, first, rest = moments[ROWS], moments[ROWS + 1 : FIRST], moments[FIRST], moments[FIRST + 1], moments[FIRST + 2]
-    M, phi_q = moments[FIRST + 3, 0], moments[FIRST + 3, 2]
+    M, linear, phi_q = moments[FIRST + 3, 0], moments[FIRST + 3, 1], moments[FIRST + 3, 2]
     for j in range(LANES):
         g = np.float64(0.0)
         row = A[j]
@@ -127,7 +164,7 @@ def _implicit(moments, w, gram, tiny, block):
         if h <= tiny * (straight + abs(mixed)):
             h = np.float64(0.0)
         block.J[0, j] = h
-        block.rest[j] = g + v[j] * phi_q + rest[j] + T[j] - h * w[j]
+        block.rest[j] = g + v[j] * phi_q + (rest[j] + gram.rest[j] * linear) + T[j] - h * w[j]
         coupled = block.J[1 + j]
         for i in range(LANES):
             coupled[i] = M * row[i] + v[j] * S[i] + S[j] * v[i] + n * Q[j, i]
@@ -143,29 +180,32 @@ def _step(moments, gram, settings, level, block, W, delta):
     steps(moments[PAIRS:ROWS], block, row, Moving(W[level], delta), Offsets(0, 0, 0, 0))
 
 
-@leaf
-def _copy(source, out):
-    for j in range(len(out)):
-        out[j] = source[j]
-
-
 @kernel
-def sweep(start, stop, visits, data, gram, settings, W):
-    """Coordinate descent on the vectors ``start:stop`` of ``W``, one after the other. Levels with more visits than SHARED are
-    left out."""
+def sweep(start, stop, visits, data, gram, settings, by_event, W, moves):
+    """Coordinate descent on the vectors ``start:stop`` of ``W``, one after the other. Levels with more visits than SHARED are left
+    out; ``by_event``: scores and rows are left to :func:`follow_events`.
+    """
     dtype = W.dtype
     moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
-    base, delta = np.empty(LANES, dtype), np.empty(LANES, dtype)
+    tile, linear = new_tile(dtype), np.empty(TILE, dtype)
     for level in range(start, stop):
         lo, hi, first, last = _visits_of(visits, level)
         if max(hi - lo, last - first) > SHARED:
             continue
-        _copy(W[level], base)
+        base, delta = moves.base[level], moves.delta[level]
         fill(moments, 0.0)
-        _add_moments(visits, data, base, lo, hi, first, last, False, moments)
+        _add_moments(visits, data, base, lo, hi, first, last, False, tile, linear, moments)
         _step(moments, gram, settings, level, block, W, delta)
-        move_pairs(visits.pairs, data.pairs, data.tables, base, delta, 0.0, lo, hi)
-        _move_rows(visits, data, gram, base, delta, 0.0, first, last)
+        if not by_event:
+            _move_pairs(visits, data, base, delta, lo, hi, hi - lo <= TILE, tile)
+            _move_rows(visits, data, gram, base, delta, first, last)
+
+
+@kernel
+def follow_events(start, stop, levels, data, gram, moves):
+    """Scores and rows after the steps of all levels, where every row has one pair: in the order of the rows, whose data lie side by
+    side, whereas those of a level may lie anywhere."""
+    move_events(levels, data.pairs, data.tables, data.state, moves, gram.J_qq, start, stop)
 
 
 @leaf
@@ -184,19 +224,21 @@ def _visits_of_piece(visits, pieces, p):
 @kernel
 def sum_pieces(start, stop, pieces, visits, data, bases, shared, moments):
     """The moments of pieces; ``bases`` are the vectors of all groups."""
+    tile, linear = new_tile(bases.dtype), np.empty(TILE, bases.dtype)
     for p in range(start, stop):
         lo, hi, first, last = _visits_of_piece(visits, pieces, p)
         fill(moments[p], 0.0)
-        _add_moments(visits, data, bases[pieces.group[p]], lo, hi, first, last, shared, moments[p])
+        _add_moments(visits, data, bases[pieces.group[p]], lo, hi, first, last, shared, tile, linear, moments[p])
 
 
 @kernel
-def step_long(pieces, moments, gram, settings, W, delta):
+def step_long(pieces, moments, gram, settings, W, moves):
     """The steps of levels that were cut into pieces, from the moments of these, added up in order."""
     dtype = W.dtype
     block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     for j in range(len(pieces.long)):
-        _step(_total(pieces, j, moments), gram, settings, pieces.long[j], block, W, delta[j])
+        level = pieces.long[j]
+        _step(_total(pieces, j, moments), gram, settings, level, block, W, moves.delta[level])
 
 
 @leaf
@@ -212,25 +254,22 @@ def _total(pieces, j, moments):
 
 
 @kernel
-def move_scores(start, stop, pieces, visits, data, bases, delta, shifts):
-    """Scores after the steps of groups, by pieces; ``delta[j]`` and ``shifts[j]`` are those of group ``pieces.long[j]``."""
-    j = np.searchsorted(pieces.bounds, start, side="right") - 1
+def move_scores(start, stop, pieces, visits, data, moves):
+    """Scores after the steps of groups, by pieces."""
+    tile = new_tile(moves.base.dtype)
     for p in range(start, stop):
-        while pieces.bounds[j + 1] <= p:
-            j += 1
         lo, hi, _, _ = _visits_of_piece(visits, pieces, p)
-        move_pairs(visits.pairs, data.pairs, data.tables, bases[pieces.group[p]], delta[j], shifts[j], lo, hi)
+        group = pieces.group[p]
+        _move_pairs(visits, data, moves.base[group], moves.delta[group], lo, hi, False, tile)
 
 
 @kernel
-def move_states(start, stop, pieces, visits, data, gram, bases, delta, shifts):
+def move_states(start, stop, pieces, visits, data, gram, moves):
     """The state of rows after :func:`move_scores` of all pieces: the pairs of a row may be in several."""
-    j = np.searchsorted(pieces.bounds, start, side="right") - 1
     for p in range(start, stop):
-        while pieces.bounds[j + 1] <= p:
-            j += 1
         _, _, first, last = _visits_of_piece(visits, pieces, p)
-        _move_rows(visits, data, gram, bases[pieces.group[p]], delta[j], shifts[j], first, last)
+        group = pieces.group[p]
+        _move_rows(visits, data, gram, moves.base[group], moves.delta[group], first, last)
 
 
 # Several fields that are constant in groups of rows, the cells: their steps take the moments of cells alone.
@@ -283,14 +322,6 @@ def _add_shifted(m, e, out):
 
 
 @leaf
-def _dot(x, y):
-    total = np.float64(0.0)
-    for j in range(LANES):
-        total += np.float64(x[j]) * y[j]
-    return total
-
-
-@leaf
 def _follow(m, gram, e, delta):
     """The moments of a cell after a field's vector moved by delta: scores, phi_q and t of its rows follow, E does not."""
     numbers, S, h = m[FIRST + 3], m[FIRST], m[SHIFTS]
@@ -312,8 +343,8 @@ def step_cells(bounds, members, cells, gram, settings, W):
     moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     before, delta, e = np.empty(LANES, dtype), np.empty(LANES, dtype), np.empty(LANES)
     for level in range(len(W)):
-        w = W[level]
-        _copy(w, before)
+        for j in range(LANES):
+            before[j] = W[level, j]
         fill(moments, 0.0)
         for g in range(bounds[level], bounds[level + 1]):
             vector = cells.vectors[members[g]]

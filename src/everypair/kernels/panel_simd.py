@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from everypair.kernels.jit import native
-from everypair.kernels.simd import AHEAD, CONTRACT, HALF, I32, I64, LANES, VectorCode
+from everypair.kernels.simd import CONTRACT, HALF, I32, I64, LANES, VectorCode
 
 GROUPED = 4  # visits whose products are added up together
 
@@ -70,56 +70,86 @@ class RowState(NamedTuple):
     t: Any
 
 
-def sum_pairs_plain(visits, pairs, tables, base, lo, hi, out):
-    """``out[0] += sum (a s - b) x z`` and ``out[1 + j] += sum a x^2 z_j z`` over visits lo:hi; ``base`` is the level's vector.
+class Tile(NamedTuple):
+    """Vectors of visits, side by side, with the weights of their squares and of themselves."""
 
-    A quarter of the matrix is left out, its lower left.
-    """
+    vectors: np.ndarray
+    tile_weight: np.ndarray
+    residual: np.ndarray
+
+
+class EventLevels(NamedTuple):
+    """The level of each row of a side of events, one past the last for none, and its feature value; ``x_step`` as for visits."""
+
+    codes: np.ndarray
+    x: np.ndarray
+    x_step: int
+
+
+class Moves(NamedTuple):
+    """How the vectors of levels moved: from ``base`` by ``delta``, with the product ``along`` of J's column q and delta, and
+    ``shift``, what phi_q moves by beside."""
+
+    base: np.ndarray
+    delta: np.ndarray
+    along: np.ndarray
+    shift: np.ndarray
+
+
+def gather_pairs_plain(visits, pairs, tables, base, lo, hi, tile):
+    """The vectors z of visits lo:hi, and the weights ``a x^2`` and ``x (a s - b)`` of their squares and of themselves; ``base``
+    is the level's vector."""
     for v in range(lo, hi):
         c, p, x = visits.pair_row[v], visits.pair[v], visits.pair_x[v * visits.pair_x_step]
         i = pairs.indices[p]
         a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-        z = tables.psi[i] * 1.0
+        tile.vectors[v - lo] = tables.psi[i]
         if tables.psi_q is not None:
-            z = z + tables.psi_q[i] * (tables.F[c] - x * base)
-        out[0] += x * (a * pairs.scores[p] - b) * z
-        for j in range(LANES):
-            needed = j // HALF * HALF
-            out[1 + j, needed:] += z[j] * (x * x * a * z[needed:])
+            tile.vectors[v - lo] += tables.psi_q[i] * (tables.F[c] - x * base)
+        tile.tile_weight[v - lo], tile.residual[v - lo] = a * x * x, x * (a * pairs.scores[p] - b)
 
 
-def sum_rows_plain(visits, tables, state, base, lo, hi, out):
-    """``out[0] += sum weight x t E`` and ``out[1 + j] += sum weight x^2 E_j E`` over visits lo:hi: for factorization machines
-    alone.
-
-    A quarter of the matrix is left out, its lower left.
-    """
-    for v in range(lo, hi if tables.psi_q is not None else lo):
-        c, x = visits.row[v], visits.row_x[v * visits.row_x_step]
-        weight = state.weight[c * state.weight_step]
-        E = tables.F[c] - x * base
-        out[0] += weight * x * state.t[c] * E
-        for j in range(LANES):
-            needed = j // HALF * HALF
-            out[1 + j, needed:] += E[j] * (weight * x * x * E[needed:])
-
-
-def sum_first_plain(visits, tables, state, base, lo, hi, out):
-    """Sums over visits lo:hi: ``out[0] += weight x^2 E``, ``out[1] += weight x E`` and ``out[2] += weight x rest``; ``out[3]`` has
-    those of ``weight x^2``, ``weight x``, and of ``weight x phi_q`` and ``weight x t`` for factorization machines.
+def gather_rows_plain(visits, tables, state, base, lo, hi, tile, linear, out):
+    """The vectors E of visits lo:hi, the weights ``weight x^2`` of their squares, ``weight x`` (linear), and ``weight x t`` for
+    factorization machines. ``out`` adds up ``weight x^2``, ``weight x``, and for these ``weight x phi_q`` and ``weight x t``.
     """
     for v in range(lo, hi):
         c, x = visits.row[v], visits.row_x[v * visits.row_x_step]
         weight = state.weight[c * state.weight_step] * x
-        E = tables.F[c] - x * base
-        out[0] += weight * x * E
-        out[1] += weight * E
-        out[2] += weight * state.rest.reshape(-1, LANES)[c if state.rest_step else 0]
-        out[3, 0] += weight * x
-        out[3, 1] += weight
+        tile.vectors[v - lo], tile.tile_weight[v - lo], linear[v - lo] = tables.F[c] - x * base, weight * x, weight
+        out[0] += weight * x
+        out[1] += weight
         if tables.psi_q is not None:
-            out[3, 2] += weight * state.phi_q[c]
-            out[3, 3] += weight * state.t[c]
+            tile.residual[v - lo] = weight * state.t[c]
+            out[2] += weight * state.phi_q[c]
+            out[3] += weight * state.t[c]
+
+
+def sum_first_plain(tile, linear, n, out):
+    """``out[0] += sum weight v`` and ``out[1] += sum linear v`` over the first n vectors v of a tile."""
+    for k in range(n):
+        out[0] += tile.tile_weight[k] * tile.vectors[k]
+        out[1] += linear[k] * tile.vectors[k]
+
+
+def sum_rest_plain(visits, state, linear, lo, hi, out):
+    """``out += sum linear rest`` over visits lo:hi; where all rows have one ``rest``, the sum of ``linear`` is enough."""
+    for v in range(lo, hi if state.rest_step else lo):
+        c = visits.row[v]
+        out += linear[v - lo] * state.rest[c * LANES : (c + 1) * LANES]
+
+
+def sum_outer_plain(tile, n, out):
+    """``out[0] += sum residual v`` and ``out[1 + j] += sum weight v_j v`` over the first n vectors v of a tile.
+
+    A quarter of the matrix is left out, its lower left.
+    """
+    for k in range(n):
+        v = tile.vectors[k]
+        out[0] += tile.residual[k] * v
+        for j in range(LANES):
+            needed = j // HALF * HALF
+            out[1 + j, needed:] += v[j] * (tile.tile_weight[k] * v[needed:])
 
 
 def sum_shifts_plain(visits, pairs, tables, base, lo, hi, out):
@@ -135,111 +165,139 @@ def sum_shifts_plain(visits, pairs, tables, base, lo, hi, out):
         out[1, 1] += (a * pairs.scores[p] - b) * q
 
 
-def move_pairs_plain(visits, pairs, tables, base, delta, shift, lo, hi):
-    """``scores += x <delta, z> + psi_q shift`` for visits lo:hi."""
+def move_pairs_plain(visits, pairs, tile, delta, lo, hi):
+    """``scores += x <delta, z>`` for visits lo:hi, whose vectors z are in the tile."""
     for v in range(lo, hi):
-        c, p, x = visits.pair_row[v], visits.pair[v], visits.pair_x[v * visits.pair_x_step]
-        i = pairs.indices[p]
-        moved = np.sum(delta * tables.psi[i]) * x
-        if tables.psi_q is not None:
-            moved += tables.psi_q[i] * (x * np.sum(delta * (tables.F[c] - x * base)) + shift)
-        pairs.scores[p] += moved
+        pairs.scores[visits.pair[v]] += visits.pair_x[v * visits.pair_x_step] * np.sum(delta * tile.vectors[v - lo])
 
 
-def move_rows_plain(visits, tables, state, base, delta, shift, along, J_qq, lo, hi):
-    """``F += x delta``; and with ``u = x <delta, E> + shift``, ``phi_q += u`` and ``t += x along + J_qq u``, for visits lo:hi."""
+def move_rows_plain(visits, tables, state, base, delta, along, J_qq, lo, hi):
+    """``F += x delta``; and with ``u = x <delta, E>``, ``phi_q += u`` and ``t += x along + J_qq u``, for visits lo:hi."""
     for v in range(lo, hi):
         c, x = visits.row[v], visits.row_x[v * visits.row_x_step]
         if tables.psi_q is not None:
-            u = x * np.sum(delta * (tables.F[c] - x * base)) + shift
+            u = x * np.sum(delta * (tables.F[c] - x * base))
             state.phi_q[c] += u
             state.t[c] += x * along + J_qq * u
         tables.F[c] += x * delta
 
 
+def move_events_plain(rows, pairs, tables, state, moves, J_qq, lo, hi):
+    """Scores, F, phi_q and t of rows lo:hi that have one pair each, after the steps of all levels; in the order of the rows."""
+    for c in range(lo, hi):
+        level, x, i = rows.codes[c], rows.x[c * rows.x_step], pairs.indices[c]
+        if level >= len(moves.delta):
+            continue
+        delta = moves.delta[level]
+        moved = x * np.sum(delta * tables.psi[i])
+        if tables.psi_q is not None:
+            u = x * np.sum(delta * (tables.F[c] - x * moves.base[level])) + moves.shift[level]
+            moved += tables.psi_q[i] * u
+            state.phi_q[c] += u
+            state.t[c] += x * moves.along[level] + J_qq * u
+        pairs.scores[c] += moved
+        tables.F[c] += x * delta
+
+
 @intrinsic
-def _sum_pairs(typingctx, visits, pairs, tables, base, lo, hi, out):  # pragma: no cover - compiled
+def _gather_pairs(typingctx, visits, pairs, tables, base, lo, hi, tile):  # pragma: no cover - compiled
     n = types.intp
-    signature = types.void(visits, pairs, tables, base, n, n, out)
+    signature = types.void(visits, pairs, tables, base, n, n, tile)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "visits", "pairs", "tables", "base", "lo", "hi", "out")
+        code = PanelCode(context, builder, signature, args, "visits", "pairs", "tables", "base", "lo", "hi", "tile")
         base = code.base()
-
-        def visit(v: Any) -> tuple[Any, Any, Any]:
+        with code.over(code["lo"], code["hi"], 1) as v:
             c, p, x = code.index("pair_row", v), code.index("pair", v), code.value("pair_x", v, "pair_x_step")
-            z = code.partner(c, code.index("indices", p), x, base)
             a, b = code.value("a", p, "a_step"), code.value("b", p, "b_step")
             xa = builder.fmul(x, a, flags=CONTRACT)
             residual = builder.fsub(
                 builder.fmul(xa, code.value("scores", p), flags=CONTRACT), builder.fmul(x, b, flags=CONTRACT), flags=CONTRACT
             )
-            return z, builder.fmul(x, xa, flags=CONTRACT), residual
-
-        def fetch(near: Any, far: Any) -> None:
-            code.prefetch("psi", code.index("indices", code.index("pair", near)))
-            p = code.index("pair", far)
-            for name, step in (("indices", None), ("scores", None), ("a", "a_step"), ("b", "b_step")):
-                code.prefetch(name, p if step is None else builder.mul(p, code[step]))
-            if code.pairwise:
-                code.prefetch("F", code.index("pair_row", far))
-
-        code.add_outer(visit, fetch, "pair")
+            place = builder.sub(v, code["lo"])
+            code.put(place, code.partner(c, code.index("indices", p), x, base), builder.fmul(x, xa, flags=CONTRACT), residual)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 @intrinsic
-def _sum_rows(typingctx, visits, tables, state, base, lo, hi, out):  # pragma: no cover - compiled
+def _gather_rows(typingctx, visits, tables, state, base, lo, hi, tile, linear, out):  # pragma: no cover - compiled
     n = types.intp
-    signature = types.void(visits, tables, state, base, n, n, out)
+    signature = types.void(visits, tables, state, base, n, n, tile, linear, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "visits", "tables", "state", "base", "lo", "hi", "out")
-        if not code.pairwise:
-            return context.get_dummy_value()
-        base = code.base()
-
-        def visit(v: Any) -> tuple[Any, Any, Any]:
-            c, x = code.index("row", v), code.value("row_x", v, "row_x_step")
-            weight = builder.fmul(x, code.value("weight", c, "weight_step"), flags=CONTRACT)
-            residual = builder.fmul(weight, code.value("t", c), flags=CONTRACT)
-            return code.rest(c, x, base), builder.fmul(x, weight, flags=CONTRACT), residual
-
-        def fetch(near: Any, far: Any) -> None:
-            c = code.index("row", far)
-            for name in ("F", "t", "phi_q"):
-                code.prefetch(name, c)
-
-        code.add_outer(visit, fetch, "row")
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def _sum_first(typingctx, visits, tables, state, base, lo, hi, out):  # pragma: no cover - compiled
-    n = types.intp
-    signature = types.void(visits, tables, state, base, n, n, out)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "visits", "tables", "state", "base", "lo", "hi", "out")
-        base, vectors, numbers = code.base(), code.zeros(3), code.zero_numbers(4)
+        names = ("visits", "tables", "state", "base", "lo", "hi", "tile", "linear", "out")
+        code = PanelCode(context, builder, signature, args, *names)
+        base, numbers = code.base(), code.zero_numbers(4)
         with code.over(code["lo"], code["hi"], 1) as v:
-            c, x = code.index("row", v), code.value("row_x", v, "row_x_step")
+            c, x, k = code.index("row", v), code.value("row_x", v, "row_x_step"), builder.sub(v, code["lo"])
             weight = builder.fmul(x, code.value("weight", c, "weight_step"), flags=CONTRACT)
-            square, E = builder.fmul(x, weight, flags=CONTRACT), code.rest(c, x, base)
-            code.add_to(vectors[0], code.splat(square), E)
-            code.add_to(vectors[1], code.splat(weight), E)
-            code.add_to(vectors[2], code.splat(weight), code.lanes("rest", builder.mul(c, code["rest_step"])))
+            square = builder.fmul(x, weight, flags=CONTRACT)
+            code.store(code.rest(c, x, base), code.place("vectors", builder.mul(k, I64(LANES))))
+            builder.store(square, code.place("tile_weight", k))
+            builder.store(weight, code.place("linear", k))
             code.add_number(numbers[0], square)
             code.add_number(numbers[1], weight)
             if code.pairwise:
+                of_t = builder.fmul(weight, code.value("t", c), flags=CONTRACT)
+                builder.store(of_t, code.place("residual", k))
                 code.add_number(numbers[2], builder.fmul(weight, code.value("phi_q", c), flags=CONTRACT))
-                code.add_number(numbers[3], builder.fmul(weight, code.value("t", c), flags=CONTRACT))
-        code.add_sums([builder.load(place) for place in vectors])
-        code.add_numbers(numbers, 3 * LANES)
+                code.add_number(numbers[3], of_t)
+        code.add_numbers(numbers, 0)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _sum_first(typingctx, tile, linear, n, out):  # pragma: no cover - compiled
+    signature = types.void(tile, linear, types.intp, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = PanelCode(context, builder, signature, args, "tile", "linear", "n", "out", precision="vectors")
+        sums = code.zeros(2)
+        with code.over(I64(0), code["n"], 1) as k:
+            vector = code.lanes("vectors", builder.mul(k, I64(LANES)))
+            code.add_to(sums[0], code.splat(code.value("tile_weight", k)), vector)
+            code.add_to(sums[1], code.splat(code.value("linear", k)), vector)
+        code.add_sums([builder.load(place) for place in sums])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _sum_rest(typingctx, visits, state, linear, lo, hi, out):  # pragma: no cover - compiled
+    n = types.intp
+    signature = types.void(visits, state, linear, n, n, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = PanelCode(context, builder, signature, args, "visits", "state", "linear", "lo", "hi", "out", precision="rest")
+        with builder.if_then(builder.icmp_signed("!=", code["rest_step"], I64(0))):
+            sums = code.zeros(1)
+            with code.over(code["lo"], code["hi"], 1) as v:
+                place = builder.mul(code.index("row", v), I64(LANES))
+                weight = code.value("linear", builder.sub(v, code["lo"]))
+                code.add_to(sums[0], code.splat(weight), code.lanes("rest", place))
+            code.add_sums([builder.load(sums[0])])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _sum_outer(typingctx, tile, n, out):  # pragma: no cover - compiled
+    signature = types.void(tile, types.intp, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = PanelCode(context, builder, signature, args, "tile", "n", "out", precision="vectors")
+        sums = code.zero_sums()
+        with code.over(I64(0), code["n"], 1) as k:
+            vector = code.lanes("vectors", builder.mul(k, I64(LANES)))
+            weight, residual = code.splat(code.value("tile_weight", k)), code.splat(code.value("residual", k))
+            code.add_outer_product(sums, vector, weight, residual)
+        code.add_sums(code.found(sums))
         return context.get_dummy_value()
 
     return signature, generate
@@ -273,29 +331,20 @@ def _sum_shifts(typingctx, visits, pairs, tables, base, lo, hi, out):  # pragma:
 
 
 @intrinsic
-def _move_pairs(typingctx, visits, pairs, tables, base, delta, shift, lo, hi):  # pragma: no cover - compiled
+def _move_pairs(typingctx, visits, pairs, tile, delta, lo, hi):  # pragma: no cover - compiled
     n = types.intp
-    signature = types.void(visits, pairs, tables, base, delta, types.float64, n, n)
+    signature = types.void(visits, pairs, tile, delta, n, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        names = ("visits", "pairs", "tables", "base", "delta", "shift", "lo", "hi")
-        code = PanelCode(context, builder, signature, args, *names)
-        base, delta, shift = code.base(), code.lanes("delta", I64(0)), code.number("shift")
+        code = PanelCode(context, builder, signature, args, "visits", "pairs", "tile", "delta", "lo", "hi", precision="vectors")
+        delta = code.lanes("delta", I64(0))
 
         def some(places: list[Any]) -> None:
-            rows, moves = [], []
-            for v in places:
-                c, p, x = code.index("pair_row", v), code.index("pair", v), code.value("pair_x", v, "pair_x_step")
-                i = code.index("indices", p)
-                rows.append((p, i, x))
-                z = code.partner(c, i, x, base)
-                moves.append(builder.fmul(delta, z, flags=CONTRACT))
-            totals = code.totals(moves)
-            for (p, i, x), total in zip(rows, totals, strict=True):
-                moved = builder.fmul(x, total, flags=CONTRACT)
-                if code.pairwise:
-                    moved = builder.fadd(moved, builder.fmul(code.value("psi_q", i), shift, flags=CONTRACT), flags=CONTRACT)
-                code.add_at("scores", p, moved)
+            rows = [builder.mul(builder.sub(v, code["lo"]), I64(LANES)) for v in places]
+            totals = code.totals([builder.fmul(delta, code.lanes("vectors", row), flags=CONTRACT) for row in rows])
+            for v, total in zip(places, totals, strict=True):
+                moved = builder.fmul(code.value("pair_x", v, "pair_x_step"), total, flags=CONTRACT)
+                code.add_at("scores", code.index("pair", v), moved)
 
         code.in_groups(some)
         return context.get_dummy_value()
@@ -304,15 +353,15 @@ def _move_pairs(typingctx, visits, pairs, tables, base, delta, shift, lo, hi):  
 
 
 @intrinsic
-def _move_rows(typingctx, visits, tables, state, base, delta, shift, along, J_qq, lo, hi):  # pragma: no cover - compiled
+def _move_rows(typingctx, visits, tables, state, base, delta, along, J_qq, lo, hi):  # pragma: no cover - compiled
     n, number = types.intp, types.float64
-    signature = types.void(visits, tables, state, base, delta, number, number, number, n, n)
+    signature = types.void(visits, tables, state, base, delta, number, number, n, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        names = ("visits", "tables", "state", "base", "delta", "shift", "along", "J_qq", "lo", "hi")
+        names = ("visits", "tables", "state", "base", "delta", "along", "J_qq", "lo", "hi")
         code = PanelCode(context, builder, signature, args, *names)
         base, delta = code.base(), code.lanes("delta", I64(0))
-        shift, along, J_qq = (code.number(name) for name in ("shift", "along", "J_qq"))
+        along, J_qq = (code.number(name) for name in ("along", "J_qq"))
 
         def some(places: list[Any]) -> None:
             rows, moves = [], []
@@ -321,17 +370,41 @@ def _move_rows(typingctx, visits, tables, state, base, delta, shift, along, J_qq
                 rows.append((c, x))
                 if code.pairwise:
                     moves.append(builder.fmul(delta, code.rest(c, x, base), flags=CONTRACT))
-                place = code.place("F", builder.mul(c, I64(LANES)))
-                moved = builder.fadd(code.load(place), builder.fmul(code.splat(x), delta, flags=CONTRACT), flags=CONTRACT)
-                code.store(moved, place)
+                code.advance_row(c, x, delta)
             if code.pairwise:
                 for (c, x), total in zip(rows, code.totals(moves), strict=True):
-                    u = builder.fadd(builder.fmul(x, total, flags=CONTRACT), shift, flags=CONTRACT)
-                    code.add_at("phi_q", c, u)
-                    t = builder.fadd(builder.fmul(x, along, flags=CONTRACT), builder.fmul(J_qq, u, flags=CONTRACT), flags=CONTRACT)
-                    code.add_at("t", c, t)
+                    code.advance_bias(c, builder.fmul(x, total, flags=CONTRACT), builder.fmul(x, along, flags=CONTRACT), J_qq)
 
         code.in_groups(some)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _move_events(typingctx, rows, pairs, tables, state, moves, J_qq, lo, hi):  # pragma: no cover - compiled
+    n = types.intp
+    signature = types.void(rows, pairs, tables, state, moves, types.float64, n, n)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = PanelCode(context, builder, signature, args, "rows", "pairs", "tables", "state", "moves", "J_qq", "lo", "hi")
+        J_qq, levels = code.number("J_qq"), builder.extract_value(code.array("delta").shape, 0)
+        with code.over(code["lo"], code["hi"], 1) as c:
+            level = code.index("codes", c)
+            with builder.if_then(builder.icmp_signed("<", level, levels)):
+                x, i, at = code.value("x", c, "x_step"), code.index("indices", c), builder.mul(level, I64(LANES))
+                delta = code.lanes("delta", at)
+                products = [builder.fmul(delta, code.lanes("psi", builder.mul(i, I64(LANES))), flags=CONTRACT)]
+                if code.pairwise:
+                    products.append(builder.fmul(delta, code.rest(c, x, code.lanes("base", at)), flags=CONTRACT))
+                total, *of_bias = code.totals(products)
+                moved = builder.fmul(x, total, flags=CONTRACT)
+                if code.pairwise:
+                    u = builder.fadd(builder.fmul(x, of_bias[0], flags=CONTRACT), code.value("shift", level), flags=CONTRACT)
+                    moved = builder.fadd(moved, builder.fmul(code.value("psi_q", i), u, flags=CONTRACT), flags=CONTRACT)
+                    code.advance_bias(c, u, builder.fmul(x, code.value("along", level), flags=CONTRACT), J_qq)
+                code.add_at("scores", c, moved)
+                code.advance_row(c, x, delta)
         return context.get_dummy_value()
 
     return signature, generate
@@ -380,29 +453,26 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
         share = self.builder.fmul(self.splat(self.value("psi_q", i)), self.rest(c, x, base), flags=CONTRACT)
         return self.builder.fadd(psi, share, flags=CONTRACT)
 
-    def prefetch(self, name: str, row: Any) -> None:
-        """Fetch an entry, or the vector of a row, that will be needed soon."""
-        vectors = self.kind(name).ndim == 2
-        self.prefetch_at(self.place(name, self.builder.mul(row, I64(LANES)) if vectors else row))
-
     def add_at(self, name: str, at: Any, moved: Any) -> None:
         place = self.place(name, at)
         self.builder.store(self.builder.fadd(self.builder.load(place), moved), place)
 
-    def add_outer(self, visit: Callable[[Any], tuple[Any, Any, Any]], fetch: Callable[[Any, Any], None], visited: str) -> None:
-        """``out[0] += sum residual v`` and ``out[1 + j] += sum weight v_j v``, in float64 after the last visit.
+    def put(self, k: Any, vector: Any, weight: Any, residual: Any) -> None:
+        """The entry k of the tile."""
+        self.store(vector, self.place("vectors", self.builder.mul(k, I64(LANES))))
+        self.builder.store(weight, self.place("tile_weight", k))
+        self.builder.store(residual, self.place("residual", k))
 
-        ``fetch`` gets a visit some way ahead and one further ahead: what is loaded to know what to fetch was fetched before.
-        """
-        builder = self.builder
-        sums = self.zero_sums()
-        last = builder.sub(builder.extract_value(self.array(visited).shape, 0), I64(1))
-        with self.over(self["lo"], self["hi"], 1) as v:
-            ahead = [builder.add(v, I64(visits)) for visits in (AHEAD // 2, AHEAD)]
-            fetch(*(builder.select(builder.icmp_signed("<", v, last), v, last) for v in ahead))
-            vector, weight, residual = visit(v)
-            self.add_outer_product(sums, vector, self.splat(weight), self.splat(residual))
-        self.add_sums(self.found(sums))
+    def advance_row(self, c: Any, x: Any, delta: Any) -> None:
+        """``F += x delta``."""
+        place = self.place("F", self.builder.mul(c, I64(LANES)))
+        moved = self.builder.fmul(self.splat(x), delta, flags=CONTRACT)
+        self.store(self.builder.fadd(self.load(place), moved, flags=CONTRACT), place)
+
+    def advance_bias(self, c: Any, u: Any, along: Any, J_qq: Any) -> None:
+        """``phi_q += u`` and ``t += along + J_qq u``."""
+        self.add_at("phi_q", c, u)
+        self.add_at("t", c, self.builder.fadd(along, self.builder.fmul(J_qq, u, flags=CONTRACT), flags=CONTRACT))
 
     def add_sums(self, sums: list[Any]) -> None:
         """``out[j] += sums[j]``, in float64."""
@@ -448,9 +518,12 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
         return [self.builder.extract_element(added, I32(j)) for j in range(len(vectors))]
 
 
-sum_pairs = native(_sum_pairs, sum_pairs_plain)
-sum_rows = native(_sum_rows, sum_rows_plain)
+gather_pairs = native(_gather_pairs, gather_pairs_plain)
+gather_rows = native(_gather_rows, gather_rows_plain)
 sum_first = native(_sum_first, sum_first_plain)
+sum_rest = native(_sum_rest, sum_rest_plain)
+sum_outer = native(_sum_outer, sum_outer_plain)
 sum_shifts = native(_sum_shifts, sum_shifts_plain)
 move_pairs = native(_move_pairs, move_pairs_plain)
 move_rows = native(_move_rows, move_rows_plain)
+move_events = native(_move_events, move_events_plain)
