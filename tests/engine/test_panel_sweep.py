@@ -18,7 +18,7 @@ from everypair.engine.solver import ICD
 from everypair.kernels import panel_rows, panel_simd
 from everypair.kernels.jit import kernel
 from everypair.kernels.panel_rows import Path, RowGram
-from everypair.kernels.panel_simd import PairVisits, PanelTables, RowState, RowVisits
+from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelTables, RowState, RowVisits, Tile
 from everypair.kernels.simd import WeightedPairs
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Machine, Sum
@@ -67,6 +67,7 @@ class Random:
             A if seed % 2 else np.vstack([A[:1], np.zeros((LANES, LANES), dtype)]), bool(seed % 2), numbers(LANES), 0.7
         )
         self.path = Path(numbers(n, LANES), numbers(n), numbers(n))
+        self.tile = Tile(np.zeros((99, LANES), dtype), np.zeros(99, dtype), np.zeros(99, dtype))
         self.numbers = numbers
 
     @property
@@ -80,17 +81,27 @@ class Random:
 
 
 @kernel
-def run_sums(visits, rows, pairs, tables, state, base, out):
-    panel_simd.sum_pairs(visits, pairs, tables, base, 0, len(visits.pair), out[:17])
-    panel_simd.sum_rows(rows, tables, state, base, 0, len(rows.row), out[17:34])
-    panel_simd.sum_first(rows, tables, state, base, 0, len(rows.row), out[34:38])
+def run_sums(visits, rows, pairs, tables, state, base, tile, linear, out):
+    panel_simd.gather_rows(rows, tables, state, base, 0, len(rows.row), tile, linear, out[37])
+    panel_simd.sum_first(tile, linear, len(rows.row), out[34:36])
+    panel_simd.sum_rest(rows, state, linear, 0, len(rows.row), out[36])
+    if state.t is not None:
+        panel_simd.sum_outer(tile, len(rows.row), out[17:34])
+    panel_simd.gather_pairs(visits, pairs, tables, base, 0, len(visits.pair), tile)
+    panel_simd.sum_outer(tile, len(visits.pair), out[0:17])
     panel_simd.sum_shifts(visits, pairs, tables, base, 0, len(visits.pair), out[38:40])
 
 
 @kernel
-def run_moves(visits, rows, pairs, tables, state, base, delta):
-    panel_simd.move_pairs(visits, pairs, tables, base, delta, 0.3, 0, len(visits.pair))
-    panel_simd.move_rows(rows, tables, state, base, delta, 0.3, 0.4, 0.5, 0, len(rows.row))
+def run_moves(visits, rows, pairs, tables, state, base, delta, tile):
+    panel_simd.gather_pairs(visits, pairs, tables, base, 0, len(visits.pair), tile)
+    panel_simd.move_pairs(visits, pairs, tile, delta, 0, len(visits.pair))
+    panel_simd.move_rows(rows, tables, state, base, delta, 0.4, 0.5, 0, len(rows.row))
+
+
+@kernel
+def run_events(levels, pairs, tables, state, moves, lo, hi):
+    panel_simd.move_events(levels, pairs, tables, state, moves, 0.5, lo, hi)
 
 
 @kernel
@@ -114,11 +125,16 @@ def assert_close(found: Any, expected: Any, dtype: type) -> None:
 def test_sums_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
     r = Random(seed, dtype, pairwise)
     found, expected = np.zeros((40, LANES)), np.zeros((40, LANES))
-    visits, rows = r.pair_visits, r.row_visits
-    run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, found)
-    panel_simd.sum_pairs_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), expected[:17])
-    panel_simd.sum_rows_plain(rows, r.tables, r.state, r.base, 0, len(rows.row), expected[17:34])
-    panel_simd.sum_first_plain(rows, r.tables, r.state, r.base, 0, len(rows.row), expected[34:38])
+    visits, rows, tile, linear = r.pair_visits, r.row_visits, r.tile, np.zeros(99, dtype)
+    run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, tile, linear, found)
+    n = len(rows.row)
+    panel_simd.gather_rows_plain(rows, r.tables, r.state, r.base, 0, n, tile, linear, expected[37])
+    panel_simd.sum_first_plain(tile, linear, n, expected[34:36])
+    panel_simd.sum_rest_plain(rows, r.state, linear, 0, n, expected[36])
+    if pairwise:
+        panel_simd.sum_outer_plain(tile, n, expected[17:34])
+    panel_simd.gather_pairs_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), tile)
+    panel_simd.sum_outer_plain(tile, len(visits.pair), expected[:17])
     panel_simd.sum_shifts_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), expected[38:40])
     for block in (slice(1, 17), slice(18, 34)):  # rows after the eighth may have anything before theirs
         for matrix in (found[block], expected[block]):
@@ -129,10 +145,25 @@ def test_sums_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise
 @given(seeds, dtypes, st.booleans())
 def test_moves_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
     r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
-    run_moves(r.pair_visits, r.row_visits, r.pairs, r.tables, r.state, r.base, r.delta)
+    run_moves(r.pair_visits, r.row_visits, r.pairs, r.tables, r.state, r.base, r.delta, r.tile)
     pairs, rows = plain.pair_visits, plain.row_visits
-    panel_simd.move_pairs_plain(pairs, plain.pairs, plain.tables, plain.base, plain.delta, 0.3, 0, len(pairs.pair))
-    panel_simd.move_rows_plain(rows, plain.tables, plain.state, plain.base, plain.delta, 0.3, 0.4, 0.5, 0, len(rows.row))
+    panel_simd.gather_pairs_plain(pairs, plain.pairs, plain.tables, plain.base, 0, len(pairs.pair), plain.tile)
+    panel_simd.move_pairs_plain(pairs, plain.pairs, plain.tile, plain.delta, 0, len(pairs.pair))
+    panel_simd.move_rows_plain(rows, plain.tables, plain.state, plain.base, plain.delta, 0.4, 0.5, 0, len(rows.row))
+    for found, expected in zip(r.changed(), plain.changed(), strict=True):
+        assert_close(found, expected, dtype)
+
+
+@given(seeds, dtypes, st.booleans())
+def test_moves_of_events_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
+    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
+    n, levels = min(len(r.tables.F), len(r.pairs.scores)), 4
+    codes, step = r.random.integers(0, levels + 1, n).astype(np.uint32), seed % 2  # the last is none
+    rows = EventLevels(codes, r.numbers(n), step)
+    moves = Moves(r.numbers(levels, LANES), r.numbers(levels, LANES), r.numbers(levels), r.numbers(levels))
+    lo = seed % max(n, 1)
+    run_events(rows, r.pairs, r.tables, r.state, moves, lo, n)
+    panel_simd.move_events_plain(rows, plain.pairs, plain.tables, plain.state, moves, 0.5, lo, n)
     for found, expected in zip(r.changed(), plain.changed(), strict=True):
         assert_close(found, expected, dtype)
 

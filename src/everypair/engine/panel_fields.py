@@ -168,7 +168,7 @@ class FieldStage:
         diagonal = np.maximum(slopes.curvature, 0.0) + penalty
         idle = (diagonal <= 0.0) & (w != 0.0)  # weights that the loss does not depend on would keep their random start values
         if idle.any():
-            self._take(products, np.where(idle, -w, 0.0), W, 0.0, 1.0)
+            self._drop(products, np.where(idle, -w, 0.0), W)
 
         def apply(p: np.ndarray) -> tuple[np.ndarray, tuple[()]]:
             P = p.reshape(W.shape)
@@ -178,10 +178,16 @@ class FieldStage:
         if found is not None:
             self._take(products, found[0].reshape(W.shape).astype(np.float64), W, penalty, of_field.eta)
 
+    def _drop(self, products: Products, delta: np.ndarray, W: np.ndarray) -> None:
+        """Set weights to zero, unless that raises the loss: they may meet others in a factorization machine."""
+        direction = _direction(delta, W)
+        if not products.pairwise or products.line(direction).sum() <= 0.0:
+            W += direction.delta
+            products.advance(direction, 1.0)
+
     def _take(self, products: Products, delta: np.ndarray, W: np.ndarray, penalty: Values, eta: float) -> None:
         """Move along a direction: in a linear tower by the step size, in a factorization machine times the length that is best."""
-        w, length = W.astype(np.float64), eta
-        direction = Direction(delta.astype(W.dtype), (w * delta).sum(axis=1), (delta * delta).sum(axis=1))
+        w, length, direction = W.astype(np.float64), eta, _direction(delta, W)
         if products.pairwise:
             of_all = np.broadcast_to(penalty, delta.shape)
             length *= step_length(products.line(direction), of_all.ravel(), w.ravel(), delta.ravel())
@@ -193,6 +199,10 @@ class FieldStage:
         if isinstance(field, HistoryField) and field.sequences is not None and np.all((penalty > 0.0) | field.unseen):
             return HistoryProducts(field, rows, self._workers)
         return FieldProducts(field, rows, self._workers)
+
+
+def _direction(delta: np.ndarray, W: np.ndarray) -> Direction:
+    return Direction(delta.astype(W.dtype), (W * delta).sum(axis=1), (delta * delta).sum(axis=1))
 
 
 def _row_gram(gram: PanelGram, dtype: np.dtype) -> RowGram:
