@@ -57,6 +57,24 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
     np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
 
 
+@kernel
+def run_product(w, at, J, out):
+    simd.product(w, at, J, out)
+
+
+@given(seeds, st.sampled_from([np.float32, np.float64]), st.integers(0, 3))
+def test_product_with_a_gram(seed: int, dtype: type, blocks: int) -> None:
+    random = np.random.default_rng(seed)
+    J, w = random.normal(size=(16 * blocks, 16)).astype(dtype), random.normal(size=16 * blocks + 5).astype(dtype)
+    out = np.full(16, np.nan, dtype)
+    run_product(w, 3, J, out)
+    tolerance = 1e-4 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(out, w[3 : 3 + 16 * blocks].astype(np.float64) @ J, rtol=tolerance, atol=tolerance)
+    plain = np.full(16, np.nan)
+    simd.product_plain(w, 3, J, plain)
+    np.testing.assert_allclose(out, plain, rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.full
 def test_long_rows() -> None:
     """Longer than a run of the row sweep: the same steps as dimension by dimension."""

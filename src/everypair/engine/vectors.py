@@ -11,7 +11,7 @@ from everypair.kernels.pairs import add_scaled, combine
 from everypair.kernels.permute import take_columns
 from everypair.kernels.row_sweep import add_squares
 from everypair.kernels.simd import LANES
-from everypair.runtime.numerics import Values
+from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
 
 RangeVectors = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
@@ -96,7 +96,7 @@ class Vectors:
         """
         part, n, width = self.range_vectors(first, last), self.shape[0], -(-(last - first) // LANES) * LANES
         if self._panel is None or self._panel.shape != (n, width):
-            self._panel = np.empty((n, width), part(0, 0).dtype)
+            self._panel = aligned((n, width), part(0, 0).dtype)
         out = self._panel
         if self._rows is not None:
             workers.run(take_columns, workers.even(n), self._rows, first, last - first, out)

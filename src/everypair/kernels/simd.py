@@ -22,6 +22,7 @@ from everypair.kernels.jit import native
 LANES = 16
 HALF = LANES // 2
 GROUP = 4  # pairs whose products are summed together
+PARTS = 8  # sums of a product that do not wait for one another
 AHEAD = 32  # pairs between the current one and the one whose vector is prefetched
 CONTRACT = ("contract", "reassoc", "nsz")
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -135,6 +136,16 @@ def steps_plain(total, gram, row, moving, at):
             g[i] += (total[1 + j, i] + implicit * J[1 + j, i]) * step
 
 
+@register_jitable
+def product_plain(w, at, J, out):
+    """``out = sum_f w[at + f] J[f]``: sixteen columns of J (whole blocks of sixteen rows) times a row's vector."""
+    for j in range(LANES):
+        out[j] = 0.0
+    for f in range(len(J)):
+        for j in range(LANES):
+            out[j] += w[at + f] * J[f, j]
+
+
 def descend_plain(pairs, psi, lo, hi, gram, row, moving, at):
     """:func:`accumulate` and :func:`steps` of a row, all in the precision of the data."""
     total = np.zeros((LANES + 1, LANES), np.float64)
@@ -183,6 +194,18 @@ def _steps(typingctx, total, gram, row, moving, at):  # pragma: no cover - compi
             value = builder.load(place, align=8)
             sums.append(value if code.vector == double else builder.fptrunc(value, code.vector))
         code.step(sums)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def _product(typingctx, w, at, J, out):  # pragma: no cover - compiled
+    signature = types.void(w, types.intp, J, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(context, builder, signature, args, "w", "at", "J", "out", precision="J")
+        code.store_lanes(code.product(), code.data("out"))
         return context.get_dummy_value()
 
     return signature, generate
@@ -246,6 +269,22 @@ class _Code:  # pragma: no cover - compiled
         found = [builder.load(place) for place in sums]
         return [self._shuffle(total, few, wide) if j > HALF else total for j, total in enumerate(found)]
 
+    def product(self) -> Any:
+        """The sum of :func:`product_plain`, in as many parts as a fused multiply-add takes to be done."""
+        builder, zero = self._builder, ir.Constant(self.vector, [0.0] * LANES)
+        parts = [cgutils.alloca_once_value(builder, zero) for _ in range(PARTS)]
+        with self._over(I64(0), builder.extract_value(self._array("J").shape, 0), LANES) as f:
+            for j in range(LANES):
+                row, part = builder.add(f, I64(j)), parts[j % PARTS]
+                x = self._splat(self._load("w", builder.add(self["at"], row)))
+                columns = self.load_lanes(builder.gep(self.data("J"), [builder.mul(row, I64(LANES))]))
+                term = builder.fmul(x, columns, flags=("contract",))
+                builder.store(builder.fadd(builder.load(part), term, flags=("contract",)), part)
+        sums = [builder.load(part) for part in parts]
+        while len(sums) > 1:
+            sums = [builder.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        return sums[0]
+
     def step(self, sums: list[Any]) -> None:
         """The steps of :func:`steps_plain`.
 
@@ -285,8 +324,8 @@ class _Code:  # pragma: no cover - compiled
         u = builder.load(moved)
         rounding = builder.fcmp_ordered("<", builder.fmul(builder.fmul(u, h), u), lost_decrease)
         u = builder.select(builder.and_(free, rounding), zero, u)
-        self._store_lanes(builder.fadd(w, u), place)
-        self._store_lanes(u, builder.gep(self.data("delta"), [self["delta_at"]]))
+        self.store_lanes(builder.fadd(w, u), place)
+        self.store_lanes(u, builder.gep(self.data("delta"), [self["delta_at"]]))
 
     def move_scores(self, delta: Any) -> None:
         """``scores += <delta, v>``, a few pairs at a time, whose products are added up side by side."""
@@ -323,7 +362,7 @@ class _Code:  # pragma: no cover - compiled
     def load_lanes(self, pointer: Any) -> Any:
         return self._builder.load(self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
-    def _store_lanes(self, value: Any, pointer: Any) -> None:
+    def store_lanes(self, value: Any, pointer: Any) -> None:
         self._builder.store(value, self._builder.bitcast(pointer, self.vector.as_pointer()), align=self.align)
 
     def data(self, name: str) -> Any:
@@ -425,3 +464,4 @@ accumulate = native(_accumulate, accumulate_plain)
 update = native(_update, update_plain)
 steps = native(_steps, steps_plain)
 descend = native(_descend, descend_plain)
+product = native(_product, product_plain)
