@@ -30,8 +30,8 @@ def test_solve(seed: int, n: int, rank: int) -> None:
 
 
 @kernel
-def run_vectorised(pairs, psi, lo, hi, first, total, delta):
-    simd.accumulate(pairs, psi, lo, hi, first, total)
+def run_vectorised(pairs, psi, lo, hi, first, share, total, delta):
+    simd.accumulate(pairs, psi, lo, hi, first, share, total)
     simd.update(pairs.indices, psi, lo, hi, first, pairs.scores, delta, 0)
 
 
@@ -48,9 +48,10 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
     delta = random.normal(size=16).astype(dtype)
     found, expected = np.ones((17, 16)), np.ones((17, 16))
     moved = scores.copy()
-    pairs = simd.WeightedPairs(indices, moved, a, int(many_a), b, int(many_b))
-    run_vectorised(pairs, psi, lo, hi, 16, found, delta)
-    simd.accumulate_plain(pairs._replace(scores=scores), psi, lo, hi, 16, expected)
+    other, share = random.random(7 if many_b else 1).astype(dtype), float(random.choice([0.0, 0.4]))
+    pairs = simd.WeightedPairs(indices, moved, a, int(many_a), b, int(many_b), other, int(many_b))
+    run_vectorised(pairs, psi, lo, hi, 16, share, found, delta)
+    simd.accumulate_plain(pairs._replace(scores=scores), psi, lo, hi, 16, share, expected)
     simd.update_plain(indices, psi, lo, hi, 16, scores, delta, 0)
     tolerance = 1e-4 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)

@@ -14,7 +14,7 @@ import numpy as np
 from everypair.engine.vectors import Vectors
 from everypair.kernels import row_sweep
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.pairs import Observed
+from everypair.kernels.pairs import RowPairs
 from everypair.kernels.simd import LANES, WeightedPairs
 from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
@@ -47,7 +47,7 @@ class RowSweep:
 
     def __call__(
         self,
-        pairs: Observed,
+        pairs: RowPairs,
         other: Vectors,
         J: np.ndarray,
         weight: Values,
@@ -57,10 +57,12 @@ class RowSweep:
         """Coordinate descent on all dimensions of the rows of ``W``; ``J`` is the other side's Gram, ``weight`` alpha0 m_c."""
         dtype, k = W.dtype, W.shape[1]
         moving = W if k % LANES == 0 else np.pad(W, ((0, 0), (0, -k % LANES)))
-        a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
+        alpha, b, against = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.alpha, pairs.b, pairs.other))
         apart = J - np.diag(np.diag(J))
         coupled = bool(np.any(weight)) and bool(np.any(apart))
-        weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
+        weighted = WeightedPairs(
+            pairs.indices, pairs.scores, alpha, np.ndim(pairs.alpha), b, np.ndim(pairs.b), against, np.ndim(pairs.other)
+        )
         n_long = len(self._pieces.rows)
         delta = np.empty(n_long * LANES, dtype)
         for first in range(0, k, LANES):
@@ -86,7 +88,7 @@ class RowSweep:
 
         def some(start: int, stop: int) -> None:
             if start < n:
-                row_sweep.sum_pieces(start, min(stop, n), self._pieces, pairs, psi, self._totals)
+                row_sweep.sum_pieces(start, min(stop, n), self._pieces, pairs, psi, steps[0].weight, self._totals)
             if stop > n:
                 row_sweep.sweep(bounds[max(start - n, 0)], bounds[stop - n], indptr, pairs, psi, *steps)
 

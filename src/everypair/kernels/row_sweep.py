@@ -7,7 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick, slice_of
-from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, accumulate, descend, product, steps, update
+from everypair.kernels.simd import (
+    LANES,
+    GramBlock,
+    Moving,
+    Offsets,
+    RowSettings,
+    accumulate,
+    descend,
+    product,
+    steps,
+    update,
+)
 from everypair.runtime.numerics import Values
 
 RUN = 2048  # pairs summed in the precision of the data before they are added up in float64
@@ -106,7 +117,7 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
         else:
             fill(total, 0.0)
             for run in range(lo, hi, RUN):
-                accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
+                accumulate(pairs, psi, run, min(run + RUN, hi), 0, row.implicit, total)
             steps(total, gram, row, moving, places)
         at = LANES - at
         update(pairs.indices, psi, before_lo, before_hi, 0, pairs.scores, moving.delta, at)
@@ -115,13 +126,14 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
 
 
 @kernel
-def sum_pieces(start, stop, pieces, pairs, psi, totals):
+def sum_pieces(start, stop, pieces, pairs, psi, weight, totals):
     """The sums of :func:`accumulate_plain` for pieces of long rows."""
     for p in range(start, stop):
         total, hi = totals[p], pieces.hi[p]
+        share = np.float64(pick(weight, pieces.rows[pieces.row[p]]))
         fill(total, 0.0)
         for run in range(pieces.lo[p], hi, RUN):
-            accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
+            accumulate(pairs, psi, run, min(run + RUN, hi), 0, share, total)
 
 
 @kernel

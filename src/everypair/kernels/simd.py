@@ -29,17 +29,20 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 class WeightedPairs(NamedTuple):
-    """Pairs as these leaves take them: the other side's row, the score, and the weights a and b of Lemma 1.
+    """Pairs as these leaves take them: the other side's row, the score, and the weights of Lemma 1.
 
-    ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
+    ``a = alpha - share other[i]``, with what a pair with row i of the other side would weigh if it were not observed; ``share`` is
+    the row's, alpha0 m_c. Steps are 1 for one number per pair (or per row of the other side), 0 for one number in all.
     """
 
     indices: np.ndarray
     scores: np.ndarray
-    a: np.ndarray
-    a_step: int
+    alpha: np.ndarray
+    alpha_step: int
     b: np.ndarray
     b_step: int
+    other: np.ndarray
+    other_step: int
 
 
 class GramBlock(NamedTuple):
@@ -85,15 +88,17 @@ class Offsets(NamedTuple):
 
 
 @register_jitable
-def accumulate_plain(pairs, psi, lo, hi, first, out):
+def accumulate_plain(pairs, psi, lo, hi, first, share, out):
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
     Steps need no entries of ``out[1 + j]`` before the diagonal: a quarter of the matrix is left out, its lower left.
     Compiled, the sums over these pairs are in the precision of the data; ``out`` is in float64.
     """
     for p in range(lo, hi):
-        a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-        v = psi[pairs.indices[p], first : first + LANES]
+        i = pairs.indices[p]
+        a = pairs.alpha[p * pairs.alpha_step] - psi.dtype.type(share) * pairs.other[i * pairs.other_step]
+        b = pairs.b[p * pairs.b_step]
+        v = psi[i, first : first + LANES]
         out[0] += (a * pairs.scores[p] - b) * v
         for j in range(LANES):
             needed = j // HALF * HALF
@@ -149,18 +154,18 @@ def product_plain(w, at, J, out):
 def descend_plain(pairs, psi, lo, hi, gram, row, moving, at):
     """:func:`accumulate` and :func:`steps` of a row, all in the precision of the data."""
     total = np.zeros((LANES + 1, LANES), np.float64)
-    accumulate_plain(pairs, psi, lo, hi, at.first, total)
+    accumulate_plain(pairs, psi, lo, hi, at.first, row.implicit, total)
     steps_plain(total, gram, row, moving, at)
 
 
 @intrinsic
-def _accumulate(typingctx, pairs, psi, lo, hi, first, out):  # pragma: no cover - compiled
-    signature = types.void(pairs, psi, types.intp, types.intp, types.intp, out)
+def _accumulate(typingctx, pairs, psi, lo, hi, first, share, out):  # pragma: no cover - compiled
+    signature = types.void(pairs, psi, types.intp, types.intp, types.intp, types.float64, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "out")
+        code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "share", "out")
         double = ir.VectorType(ir.DoubleType(), LANES)
-        for j, total in enumerate(code.sum_pairs()):
+        for j, total in enumerate(code.sum_pairs("share")):
             place = builder.bitcast(builder.gep(code.data("out"), [I64(j * LANES)]), double.as_pointer())
             more = total if total.type == double else builder.fpext(total, double)
             builder.store(builder.fadd(builder.load(place, align=8), more), place, align=8)
@@ -217,7 +222,7 @@ def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: n
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = _Code(context, builder, signature, args, "pairs", "psi", "lo", "hi", "gram", "row", "moving", "at")
-        code.step(code.sum_pairs())
+        code.step(code.sum_pairs("implicit"))
         return context.get_dummy_value()
 
     return signature, generate
@@ -244,18 +249,20 @@ class _Code:  # pragma: no cover - compiled
 
     # the steps of the leaves
 
-    def sum_pairs(self) -> list[Any]:
-        """The sums of :func:`accumulate_plain` over the pairs, from zero."""
+    def sum_pairs(self, share: str) -> list[Any]:
+        """The sums of :func:`accumulate_plain` over the pairs, from zero; ``share`` goes by this name."""
         builder = self._builder
         zero = ir.Constant(self.vector, [0.0] * LANES)
         few = ir.Constant(ir.VectorType(self.scalar, HALF), [0.0] * HALF)
         sums = [cgutils.alloca_once_value(builder, few if j > HALF else zero) for j in range(LANES + 1)]
-        last = builder.sub(builder.extract_value(self._array("indices").shape, 0), I64(1))
+        last, of_row = builder.sub(builder.extract_value(self._array("indices").shape, 0), I64(1)), self._cast(self[share])
         with self._over(self["lo"], self["hi"], 1) as p:
             self._fetch(p, last)
             v = self._load_vector(p)
             s = self._load("scores", p)
-            a = self._load("a", builder.mul(p, self["a_step"]))
+            other = self._load("other", builder.mul(self._row(p), self["other_step"]))
+            alpha = self._load("alpha", builder.mul(p, self["alpha_step"]))
+            a = builder.fsub(alpha, builder.fmul(of_row, other, flags=CONTRACT), flags=CONTRACT)
             b = self._load("b", builder.mul(p, self["b_step"]))
             residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
             self._add_to(sums[0], self._splat(residual), v)
@@ -415,10 +422,13 @@ class _Code:  # pragma: no cover - compiled
     def _pointer(self, p: Any) -> Any:
         """Where ``psi[indices[p], first]`` lies."""
         builder = self._builder
-        row = self._load("indices", p)
-        row = builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
         stride = builder.extract_value(self._array("psi").shape, 1)
-        return builder.gep(self.data("psi"), [builder.add(builder.mul(row, stride), self["first"])])
+        return builder.gep(self.data("psi"), [builder.add(builder.mul(self._row(p), stride), self["first"])])
+
+    def _row(self, p: Any) -> Any:
+        """``indices[p]``."""
+        row = self._load("indices", p)
+        return self._builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
 
     def _load_vector(self, p: Any) -> Any:
         """``psi[indices[p], first:first + 16]``."""
