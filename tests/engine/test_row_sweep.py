@@ -100,7 +100,8 @@ def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, weight
     psi, W = random.normal(size=(m, k)), random.normal(size=(n, k))
     J = np.diag(random.random(k)) if diagonal else psi.T @ psi
     alpha, b, weight, penalty = random.random(len(c)), random.normal(size=len(c)), random.random(n), 0.1 + random.random(n)
-    other = random.random(m) * np.min(weight) if weighted else 0.0
+    other = random.random(m) if weighted else 0.0
+    alpha += weighted  # a is not negative: J is not that of these pairs, and would not make up for it
     a = alpha - weight[c] * np.broadcast_to(other, m)[i]
     scores = np.einsum("pf,pf->p", W[c], psi[i])
     expected = W.copy()
