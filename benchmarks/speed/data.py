@@ -27,9 +27,16 @@ class PairCounts(NamedTuple):
         """The name of generated pairs of this size."""
         return f"generated, {self.pairs:,} pairs"
 
+    @property
+    def sparse_name(self) -> str:
+        """Their name where users have few."""
+        return f"generated sparse, {self.pairs:,} pairs"
+
 
 TEN_MILLION = PairCounts(136_000, 20_000, 10_000_000)
+SPARSE = PairCounts(43_000, 36_000, 600_000)  # fourteen pairs per user: what is done per row counts as much as per pair
 SMALL = PairCounts(2_000, 800, 40_000)
+SMALL_SPARSE = PairCounts(1_500, 1_200, 12_000)
 GOWALLA, MOVIELENS = "lightgcn-gowalla", "movielens-1m"
 
 
@@ -111,7 +118,7 @@ class PairSource(NamedTuple):
     load: Callable[[], sp.csr_matrix]
 
 
-def sources(data: Path | None, shape: PairCounts) -> tuple[list[PairSource], dict[str, str]]:
+def sources(data: Path | None, shape: PairCounts, sparse: PairCounts) -> tuple[list[PairSource], dict[str, str]]:
     """The available pairs, and the reasons why others are not."""
     found, missing = [], {}
     for name, table in ((GOWALLA, "train.parquet"), (MOVIELENS, "interactions.parquet")):
@@ -122,6 +129,7 @@ def sources(data: Path | None, shape: PairCounts) -> tuple[list[PairSource], dic
         else:
             found.append(PairSource(name, lambda folder=data / name, table=table: published(folder, table)))
     found.append(PairSource(shape.name, lambda: generate(shape)))
+    found.append(PairSource(sparse.sparse_name, lambda: generate(sparse)))
     return found, missing
 
 

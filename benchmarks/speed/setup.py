@@ -15,6 +15,7 @@ class Sizes(NamedTuple):
     """Sizes of all measurements."""
 
     shape: data.PairCounts  # of generated pairs
+    sparse: data.PairCounts  # of generated pairs, few for each user
     factors: tuple[int, ...]
     epochs: int  # of peers; their final objective is the goal
     repeats: int
@@ -32,6 +33,7 @@ class Sizes(NamedTuple):
 
 FULL = Sizes(
     shape=data.TEN_MILLION,
+    sparse=data.SPARSE,
     factors=(64, 128, 256),
     epochs=10,
     repeats=3,
@@ -48,6 +50,7 @@ FULL = Sizes(
 )
 QUICK = Sizes(
     shape=data.SMALL,
+    sparse=data.SMALL_SPARSE,
     factors=(16,),
     epochs=5,
     repeats=2,
@@ -76,7 +79,7 @@ class SpeedSetup:
         only_peers: Sequence[str] = (),
     ) -> None:
         self.sizes, self.data_folder, self.threads = sizes, data_folder, threads
-        found, self.missing_data = data.sources(data_folder, sizes.shape)
+        found, self.missing_data = data.sources(data_folder, sizes.shape, sizes.sparse)
         self.sources = _chosen("data set", "--rows", {source.name: source for source in found}, only_data, self.missing_data)
         peers = _chosen("contender", "--peer", contenders.PEERS, only_peers, {})
         self.missing_peers = {name: why for name, peer in peers.items() if (why := contenders.why_unavailable(peer)) is not None}

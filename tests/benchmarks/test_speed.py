@@ -36,6 +36,7 @@ from remotes import LocalWorker, through_json
 
 TINY = QUICK._replace(
     shape=data.PairCounts(60, 40, 400),
+    sparse=data.PairCounts(50, 40, 150),
     factors=(2,),
     epochs=3,
     repeats=2,
@@ -254,8 +255,13 @@ def test_units_of_others(name: str, expected: dict[str, Any], libraries: dict[st
 @pytest.mark.usefixtures("peers")
 def test_matrix_factorization_beside_peers() -> None:
     with SpeedSetup(TINY, None, 1) as setup:
-        (measurement,) = mf.plan(setup)
+        measurement, sparse = mf.plan(setup)
         found = measurement.measure()
+        few = sparse.measure()
+    assert sparse.arguments["data"] == TINY.sparse.sparse_name
+    assert few["users"] == 50
+    assert few["pairs"] < 5 * few["users"]
+    assert list(few["peers"]) == ["twin", "blind"]
     assert found["left_out"] == {"gone": "a file of it is missing"}
     assert list(found["peers"]) == ["twin", "blind"]
     for peer in found["peers"].values():
@@ -349,7 +355,7 @@ def test_goals_that_are_not_reached_and_runs_that_take_long(tmp_path: Path) -> N
     assert found["never"] is None
     assert found["easy"]["epochs"] == 1
     with SpeedSetup(TINY._replace(repeats=3, patience=0.0), None, 1, only_peers=["twin"]) as setup:
-        (measurement,) = mf.plan(setup)
+        measurement, _ = mf.plan(setup)
         result = measurement.measure()
     assert len(result["peers"]["twin"]["seconds"]) == 1
     assert len(result["peers"]["twin"]["ours"]) == 3
@@ -423,7 +429,7 @@ def test_separate_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with SpeedSetup(TINY._replace(repeats=1), None, 2) as setup:
         planned = sections.plan(setup, ["mf"])
         content = run(planned, store.ResultStore(report.results_path(out)), lambda content: report.write(content, out))
-    assert [entry["section"] for entry in content["results"]] == ["mf"]
+    assert [entry["section"] for entry in content["results"]] == ["mf", "mf"]
     assert content["results"][0]["result"]["ours"]["memory"] >= 0
     assert "EveryPair" in out.read_text()
 
@@ -502,6 +508,7 @@ def test_the_machine_without_its_name() -> None:
 @pytest.mark.usefixtures("local")
 def test_data_and_contenders_by_name(tmp_path: Path) -> None:
     assert list(SpeedSetup(TINY, None, 1, only_data=["generated"]).sources) == [GENERATED]
+    assert list(SpeedSetup(TINY, None, 1, only_data=["generated sparse"]).sources) == [TINY.sparse.sparse_name]
     with pytest.raises(FileNotFoundError, match="no data folder was given"):
         SpeedSetup(TINY, None, 1, only_data=["movielens-1m"])
     with pytest.raises(ValueError, match="there is no data set 'netflix'"):

@@ -49,7 +49,7 @@ def test_a_fit_goes_on_from_a_checkpoint(version: Path, name: str, tmp_path: Pat
     resumed.fit(contents.dataset(), checkpoint=tmp_path / "checkpoint")
     stored = json.loads((version / "checkpoints" / name / "manifest.json").read_text())["history"]
     assert [list(epoch) for epoch in resumed.model.history_[: contents.EPOCHS]] == stored
-    np.testing.assert_allclose(objectives(resumed), objectives(whole), rtol=1e-3)
+    np.testing.assert_allclose(objectives(resumed), objectives(whole), rtol=5e-3)  # MF of 0.1.0 swept dimensions in another order
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)

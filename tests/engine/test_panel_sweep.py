@@ -18,8 +18,7 @@ from everypair.engine.solver import ICD
 from everypair.kernels import panel_rows, panel_simd
 from everypair.kernels.jit import kernel
 from everypair.kernels.panel_rows import Path, RowGram
-from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelTables, RowState, RowVisits, Tile
-from everypair.kernels.simd import WeightedPairs
+from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelPairs, PanelTables, RowState, RowVisits, Tile
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Machine, Sum
 
@@ -48,7 +47,7 @@ class Random:
 
         a_step, b_step, weight_step, x_step, rest_step = random.integers(0, 2, 5).tolist()
         indices, index = random.integers(0, m, n_pairs), random.choice([np.int32, np.int64])
-        self.pairs = WeightedPairs(
+        self.pairs = PanelPairs(
             indices.astype(index), numbers(n_pairs), numbers(n_pairs), a_step, numbers(n_pairs), b_step
         )  # fmt: skip
         self.tables = PanelTables(numbers(m, LANES), numbers(m) if pairwise else None, numbers(n, LANES))

@@ -15,7 +15,7 @@ from everypair.engine.vectors import Vectors
 from everypair.kernels import permute, row_sweep, simd
 from everypair.kernels.jit import kernel
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.pairs import Observed
+from everypair.kernels.pairs import RowPairs
 from everypair.runtime.parallel import Workers
 
 seeds = st.integers(0, 10**6)
@@ -46,6 +46,8 @@ def test_steps_in_registers_equal_the_plain_ones(seed: int, dtype: type, index: 
     indices, scores = random.integers(0, 7, max(n, 1)).astype(index), random.normal(size=n).astype(dtype)
     a_step, b_step = random.integers(0, 2, 2).tolist()
     a, b = (random.random(max(n, 1)).astype(dtype) for _ in range(2))
+    other = random.random(7).astype(dtype)
+    a += dtype(0.7)
     implicit, tiny = float(random.choice([0.0, 0.7])), float(random.choice([1e-6, np.nan]))
     J = np.zeros((17, 16), dtype)
     full = psi[:, 16:32].T @ psi[:, 16:32]
@@ -56,16 +58,18 @@ def test_steps_in_registers_equal_the_plain_ones(seed: int, dtype: type, index: 
     w = random.normal(size=24).astype(dtype)
     found, expected = w.copy(), w.copy()
     delta, plain = np.zeros(20, dtype), np.zeros(20, dtype)
-    pairs, gram = simd.WeightedPairs(indices, scores, a, a_step, b, b_step), simd.GramBlock(J, coupled, rest)
+    pairs, gram = simd.WeightedPairs(indices, scores, a, a_step, b, b_step, other, 1), simd.GramBlock(J, coupled, rest)
     lost = 1e-2 if dtype is np.float64 and random.random() < 0.5 else 0.0  # in float32 some would be on either side of it
     row, at = simd.RowSettings(implicit, l2, eta, tiny, lost), simd.Offsets(16, 3, 5, 2)
     run_descend(pairs, psi, lo, hi, gram, row, simd.Moving(found, delta), at)
     scores64, a64, b64, J64, rest64, w64, psi64 = (x.astype(np.float64) for x in (scores, a, b, J, rest, expected, psi))
     delta64 = np.zeros(20)
-    pairs64, gram64 = simd.WeightedPairs(indices, scores64, a64, a_step, b64, b_step), simd.GramBlock(J64, coupled, rest64)
+    other64 = other.astype(np.float64)
+    pairs64 = simd.WeightedPairs(indices, scores64, a64, a_step, b64, b_step, other64, 1)
+    gram64 = simd.GramBlock(J64, coupled, rest64)
     simd.descend_plain(pairs64, psi64, lo, hi, gram64, row, simd.Moving(w64, delta64), at)
     total = np.zeros((17, 16))
-    simd.accumulate_plain(pairs, psi64, lo, hi, 16, total)
+    simd.accumulate_plain(pairs, psi64, lo, hi, 16, implicit, total)
     from_total = w.copy()
     run_steps(total, gram, row, simd.Moving(from_total, plain), at)
     if dtype is np.float64 or hi - lo > 16 or implicit > 0 or l2 > 0:  # otherwise the block may be close to singular
@@ -85,8 +89,8 @@ def test_steps_in_registers_equal_the_plain_ones(seed: int, dtype: type, index: 
         assert np.all(found[5:21][dead] == 0.0)
 
 
-@given(seeds, st.integers(1, 40), st.booleans(), st.integers(1, 3))
-def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, n_threads: int) -> None:
+@given(seeds, st.integers(1, 40), st.booleans(), st.booleans(), st.integers(1, 3))
+def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, weighted: bool, n_threads: int) -> None:
     """One dimension of a row after the other, each at the minimum of the loss with all others held."""
     random = np.random.default_rng(seed)
     n, m = 6, 5
@@ -95,7 +99,10 @@ def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, n_thre
     c, i = (x.copy() for x in np.nonzero(seen))
     psi, W = random.normal(size=(m, k)), random.normal(size=(n, k))
     J = np.diag(random.random(k)) if diagonal else psi.T @ psi
-    a, b, weight, penalty = random.random(len(c)), random.normal(size=len(c)), random.random(n), 0.1 + random.random(n)
+    alpha, b, weight, penalty = random.random(len(c)), random.normal(size=len(c)), random.random(n), 0.1 + random.random(n)
+    other = random.random(m) if weighted else 0.0
+    alpha += weighted  # a is not negative: J is not that of these pairs, and would not make up for it
+    a = alpha - weight[c] * np.broadcast_to(other, m)[i]
     scores = np.einsum("pf,pf->p", W[c], psi[i])
     expected = W.copy()
     for row in range(n):
@@ -106,7 +113,8 @@ def test_a_sweep_is_coordinate_descent(seed: int, k: int, diagonal: bool, n_thre
             expected[row, f] -= (A[f] @ expected[row] - right[f]) / A[f, f]
     with Workers(n_threads, small=1) as workers:
         sweep = RowSweep(indptr, workers)
-        sweep(Observed(indptr, i, a, b, scores), Vectors(rows=psi), J, weight, SweepSettings(penalty, 1.0, 1e-12, 0.0, 0.0), W)
+        settings = SweepSettings(penalty, 1.0, 1e-12, 0.0, 0.0)
+        sweep(RowPairs(indptr, i, alpha, other, b, scores), Vectors(rows=psi), J, weight, settings, W)
         np.testing.assert_allclose(W, expected, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(scores, np.einsum("pf,pf->p", expected[c], psi[i]), rtol=1e-8, atol=1e-8)
         for own in (Vectors(rows=W), Vectors(dims=W.T.copy())):

@@ -30,8 +30,8 @@ def test_solve(seed: int, n: int, rank: int) -> None:
 
 
 @kernel
-def run_vectorised(pairs, psi, lo, hi, first, total, delta):
-    simd.accumulate(pairs, psi, lo, hi, first, total)
+def run_vectorised(pairs, psi, lo, hi, first, share, total, delta):
+    simd.accumulate(pairs, psi, lo, hi, first, share, total)
     simd.update(pairs.indices, psi, lo, hi, first, pairs.scores, delta, 0)
 
 
@@ -48,13 +48,32 @@ def test_vector_leaves_equal_their_plain_twins(seed: int, dtype: type, index: ty
     delta = random.normal(size=16).astype(dtype)
     found, expected = np.ones((17, 16)), np.ones((17, 16))
     moved = scores.copy()
-    pairs = simd.WeightedPairs(indices, moved, a, int(many_a), b, int(many_b))
-    run_vectorised(pairs, psi, lo, hi, 16, found, delta)
-    simd.accumulate_plain(pairs._replace(scores=scores), psi, lo, hi, 16, expected)
+    other, share = random.random(7 if many_b else 1).astype(dtype), float(random.choice([0.0, 0.4]))
+    pairs = simd.WeightedPairs(indices, moved, a, int(many_a), b, int(many_b), other, int(many_b))
+    run_vectorised(pairs, psi, lo, hi, 16, share, found, delta)
+    simd.accumulate_plain(pairs._replace(scores=scores), psi, lo, hi, 16, share, expected)
     simd.update_plain(indices, psi, lo, hi, 16, scores, delta, 0)
     tolerance = 1e-4 if dtype is np.float32 else 1e-12
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
     np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
+
+
+@kernel
+def run_product(w, at, J, out):
+    simd.product(w, at, J, out)
+
+
+@given(seeds, st.sampled_from([np.float32, np.float64]), st.integers(0, 3))
+def test_product_with_a_gram(seed: int, dtype: type, blocks: int) -> None:
+    random = np.random.default_rng(seed)
+    J, w = random.normal(size=(16 * blocks, 16)).astype(dtype), random.normal(size=16 * blocks + 5).astype(dtype)
+    out = np.full(16, np.nan, dtype)
+    run_product(w, 3, J, out)
+    tolerance = 1e-4 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(out, w[3 : 3 + 16 * blocks].astype(np.float64) @ J, rtol=tolerance, atol=tolerance)
+    plain = np.full(16, np.nan)
+    simd.product_plain(w, 3, J, plain)
+    np.testing.assert_allclose(out, plain, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.full

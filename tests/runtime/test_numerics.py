@@ -29,3 +29,12 @@ def test_l2_has_the_bits_of_the_formula(n: int, width: int, transposed: bool, se
         patch.setattr(numerics, "SUMMED_AT_ONCE", 256)
         found = Parameter(value, penalty, transposed=transposed).l2()
     assert found == float(np.sum(penalty * np.square(value, dtype=np.float64)))
+
+
+@given(st.integers(0, 50), st.sampled_from([np.float32, np.float64]))
+def test_aligned_arrays_begin_with_a_line_of_the_cache(n: int, dtype: type) -> None:
+    found = numerics.aligned((n, 16), dtype)
+    assert (found.shape, found.dtype, found.flags.c_contiguous) == ((n, 16), dtype, True)
+    assert found.ctypes.data % 64 == 0 or n == 0
+    found[...] = 1.0
+    assert found.sum() == 16 * n

@@ -11,7 +11,7 @@ import numpy as np
 from everypair.columns.table import Rows
 from everypair.engine.parameter import Parameter
 from everypair.engine.regularization import Regularization
-from everypair.runtime.numerics import Values
+from everypair.runtime.numerics import Values, aligned
 
 DRAW_CHUNK = 2**18  # random numbers drawn at once, in float64
 
@@ -42,15 +42,16 @@ class Initializer:
 
     def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
         """Random numbers of this shape, drawn by chunks of rows; stored with the axes reversed if ``transposed``."""
+        drawn = aligned(shape[::-1] if transposed else shape, self.dtype)
         if self.from_feedback:
-            return np.zeros(shape[::-1] if transposed else shape, self.dtype)
+            drawn[...] = 0.0
+            return drawn
         if self.init_std is not None:
             std = self.init_std
         elif self.degree <= 2:
             std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
-        drawn = np.empty(shape[::-1] if transposed else shape, self.dtype)
         by_row = drawn.T if transposed else drawn
         rows = max(1, DRAW_CHUNK // max(1, int(np.prod(shape[1:]))))
         for start in range(0, shape[0], rows):

@@ -10,6 +10,7 @@ from everypair.engine.engine import OTHER, SIDES, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.objective import Objective, ObjectiveValue
+from everypair.engine.rotation import in_turn, spread_order, swept_by_rows
 from everypair.engine.tower import Tower, common_rotations
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
@@ -51,6 +52,7 @@ class CpuEngine(Engine):
         self.objective = Objective(feedback, alpha0, dtype, workers, listed=not towers["context"].capabilities.all_combinations)
         common = common_rotations([tower.capabilities.rotations for tower in towers.values()])
         self._rotations = [slice(*dims) for dims in common] if rotate else []
+        self._by_rows = all(swept_by_rows(tower) for tower in towers.values())
         self._weights: dict[str, Values] = {
             "context": _or_one(feedback.context_weight),
             "item": _or_one(feedback.item_weight),
@@ -107,15 +109,22 @@ class CpuEngine(Engine):
     def agreed(self, decision: bool) -> bool:
         return self.workers.group.agreed(decision)
 
-    def turn(self, side: str) -> None:
+    def turn(self, side: str, epoch: int = 1) -> None:
         """Rotate both towers by the eigenvectors of the other side's Gram.
+
+        Where both sides are swept row by row, only in some epochs, see :mod:`everypair.engine.rotation`.
 
         Each range of dimensions that both towers can rotate is rotated separately. Without L2, ranges with a nearly singular Gram
         are left out: a dimension that holds only rounding errors would give steps of noise divided by noise.
         """
+        if self._by_rows and not in_turn(epoch):
+            return
         other, grams = OTHER[side], self.objective.grams
         for at in self._rotations:
             values, Q = np.linalg.eigh(grams[other][at, at])
+            if self._by_rows:
+                order = spread_order(len(values))
+                values, Q = values[order], np.ascontiguousarray(Q[:, order])
             if self._unregularized and self._singular(values):
                 continue
             self._rotate(at, Q)

@@ -47,8 +47,10 @@ class Engine(ABC):
         """Compute the Gram J of a side after its vectors moved."""
 
     @abstractmethod
-    def turn(self, side: str) -> None:
+    def turn(self, side: str, epoch: int = 1) -> None:
         """Rotate both sides, where their towers can, such that the other side's Gram is diagonal. Scores do not change.
+
+        An engine may leave this out in some epochs, by their number alone, so that a resumed run does the same.
 
         The Gram of ``side`` itself is not updated: its sweep does not use it, and :meth:`update_gram` follows.
         """

@@ -255,11 +255,15 @@ class Feedback:
         indptr, indices, _ = self.by_context
         return np.repeat(np.arange(self.n_contexts, dtype=indices.dtype), np.diff(indptr))
 
+    def covered_weight(self) -> Values:
+        """``m_c`` of each observed pair, or the part of it that the pair covers, in the order of ``by_context``."""
+        if self.covered is not None:
+            return self.covered
+        return 1.0 if self.context_weight is None else self.context_weight[self.rows]
+
     def unobserved(self) -> Values:
         """``m_c n_i`` of each observed pair, in the order of ``by_context``: its weight, over alpha0, if it were not observed."""
-        if self.covered is None and self.context_weight is None:
-            return 1.0 if self.item_weight is None else self.item_weight[self.by_context.indices]
-        context = self.covered if self.covered is not None else self.context_weight[self.rows]  # type: ignore[index]
+        context = self.covered_weight()
         return context if self.item_weight is None else context * self.item_weight[self.by_context.indices]
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:

@@ -68,7 +68,7 @@ def sweep_levels(
     moving, psi = _padded(W, 1), _padded(partner.psi, 1)
     J, M = _padded(partner.J, 0, 1), _padded(partner.J if implicit is None else implicit, 0, 1)
     a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
-    weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
+    weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b), np.zeros(1, dtype), 0)
     for start, stop, table, codes in parts:
         inner = np.zeros((1, 1, 1), dtype)
         if implicit is None and table.ndim == 3:

@@ -62,25 +62,26 @@ class Objective:
 
     def __init__(self, feedback: Feedback, alpha0: float, dtype: np.dtype, workers: Workers, listed: bool = True) -> None:
         self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
-        covered = np.float64(feedback.unobserved())
-        self._covered = _cast(covered, dtype)
+        self._covered = _cast(feedback.covered_weight(), dtype)
+        m, n = _or_one(feedback.context_weight), _or_one(feedback.item_weight)
+        self._n = _cast(n, dtype)
         alpha = self._alpha = _cast(feedback.alpha, dtype)
-        a = _cast(explicit_weight(feedback.alpha, alpha0, covered), dtype)
         b = self._b = _cast(feedback.b, dtype)
         self._order = "context"
         self._scores = np.zeros(len(feedback), dtype)
         self._spare: np.ndarray | None = None  # room for the scores in the other order
         permutation = feedback.by_item.order
-        m = 0.0 if not listed else 1.0 if feedback.context_weight is None else feedback.context_weight
-        n = 1.0 if feedback.item_weight is None else feedback.item_weight
-        of_items = values_at(a, permutation), values_at(b, permutation), _cast(alpha0 * n, dtype)
+        of_contexts, of_items = _cast(alpha0 * m if listed else 0.0, dtype), _cast(alpha0 * n, dtype)
+        if listed and feedback.covered is None and np.ndim(m) + np.ndim(n) > 0:  # a by context and item: none per pair
+            a, beside = alpha, (self._n, _cast(m, dtype))
+        else:
+            a, beside = _cast(explicit_weight(feedback.alpha, alpha0, feedback.unobserved()), dtype), (0.0, 0.0)
+        by_item = values_at(a, permutation), beside[1], values_at(b, permutation), of_items
         self._pairs = {
-            "context": SidePairs(feedback.by_context, a, b, _cast(alpha0 * m, dtype), lambda: alpha, dtype, workers, listed),
-            "item": SidePairs(
-                feedback.by_item, *of_items, lambda: values_at(alpha, permutation), dtype, workers.alone(), listed=True
-            ),
+            "context": SidePairs(feedback.by_context, a, beside[0], b, of_contexts, lambda: alpha, dtype, workers, listed),
+            "item": SidePairs(feedback.by_item, *by_item, lambda: values_at(alpha, permutation), dtype, workers.alone(), True),
         }
-        self.finite = all(_finite(x, dtype) for side in self._pairs.values() for x in (side.a, side.b, side.weight))
+        self.finite = all(side.finite for side in self._pairs.values())
         self.vectors: dict[str, Vectors] = {}
         self.grams: dict[str, np.ndarray] = {}
         self.size = 0.0
@@ -107,8 +108,8 @@ class Objective:
         blocks = -(-len(self._scores) // LOSS_BLOCK)
         fit, overlap = np.empty(blocks), np.empty(blocks)
         self.workers.run(
-            pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered,
-            self._scores, fit, overlap,
+            pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered, self.feedback.by_context.indices,
+            self._n, self._scores, fit, overlap,
         )  # fmt: skip
         explicit = max(float(self.workers.total(fit)) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
         everything, observed = float(np.sum(self.grams["context"] * self.grams["item"])), float(self.workers.total(overlap))
@@ -135,7 +136,5 @@ def _cast(values: Values, dtype: np.dtype) -> Values:
     return float(values) if np.ndim(values) == 0 else np.asarray(values).astype(dtype, copy=False)
 
 
-def _finite(values: Values, dtype: np.dtype) -> bool:
-    """Whether they are numbers in this precision."""
-    with np.errstate(over="ignore"):
-        return bool(np.all(np.isfinite(np.asarray(values).astype(dtype, copy=False))))
+def _or_one(weight: np.ndarray | None) -> Values:
+    return 1.0 if weight is None else weight

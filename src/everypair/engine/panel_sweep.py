@@ -22,8 +22,8 @@ from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Observed
 from everypair.kernels.panel_levels import PanelData, PanelGram
-from everypair.kernels.panel_simd import PanelTables, RowState
-from everypair.kernels.simd import LANES, WeightedPairs
+from everypair.kernels.panel_simd import PanelPairs, PanelTables, RowState
+from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values, lost_decrease, tiny
 from everypair.runtime.parallel import Workers
 
@@ -185,9 +185,9 @@ def _sums(block: LevelBlock | FieldBlock, of_rows: np.ndarray) -> np.ndarray:
     return total[bounds[1:]] - total[bounds[:-1]]
 
 
-def _weighted(observed: Observed, dtype: np.dtype) -> WeightedPairs:
+def _weighted(observed: Observed, dtype: np.dtype) -> PanelPairs:
     a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (observed.a, observed.b))
-    return WeightedPairs(observed.indices, observed.scores, a, np.ndim(observed.a), b, np.ndim(observed.b))
+    return PanelPairs(observed.indices, observed.scores, a, np.ndim(observed.a), b, np.ndim(observed.b))
 
 
 def _panel_gram(J: np.ndarray, first: int, last: int, q: int | None, rest: np.ndarray) -> PanelGram:

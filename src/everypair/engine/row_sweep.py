@@ -14,9 +14,9 @@ import numpy as np
 from everypair.engine.vectors import Vectors
 from everypair.kernels import row_sweep
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.pairs import Observed
-from everypair.kernels.simd import LANES, GramBlock, WeightedPairs
-from everypair.runtime.numerics import Values
+from everypair.kernels.pairs import RowPairs
+from everypair.kernels.simd import LANES, WeightedPairs
+from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
 
 FEW = 2_048  # rows whose vectors are computed, or padded, at a time
@@ -47,7 +47,7 @@ class RowSweep:
 
     def __call__(
         self,
-        pairs: Observed,
+        pairs: RowPairs,
         other: Vectors,
         J: np.ndarray,
         weight: Values,
@@ -57,22 +57,23 @@ class RowSweep:
         """Coordinate descent on all dimensions of the rows of ``W``; ``J`` is the other side's Gram, ``weight`` alpha0 m_c."""
         dtype, k = W.dtype, W.shape[1]
         moving = W if k % LANES == 0 else np.pad(W, ((0, 0), (0, -k % LANES)))
-        a, b = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.a, pairs.b))
-        beside = J - np.diag(np.diag(J))
-        coupled = bool(np.any(weight)) and bool(np.any(beside))
-        weighted = WeightedPairs(pairs.indices, pairs.scores, a, np.ndim(pairs.a), b, np.ndim(pairs.b))
+        alpha, b, against = (np.asarray(np.atleast_1d(x), dtype) for x in (pairs.alpha, pairs.b, pairs.other))
+        apart = J - np.diag(np.diag(J))
+        coupled = bool(np.any(weight)) and bool(np.any(apart))
+        weighted = WeightedPairs(
+            pairs.indices, pairs.scores, alpha, np.ndim(pairs.alpha), b, np.ndim(pairs.b), against, np.ndim(pairs.other)
+        )
         n_long = len(self._pieces.rows)
         delta = np.empty(n_long * LANES, dtype)
         for first in range(0, k, LANES):
             stop = min(first + LANES, k)
             psi = other.panel(first, stop, self._workers)
-            block = np.zeros((LANES + 1, LANES), dtype)
+            block, beside = _zeros(LANES + 1, dtype), _zeros(moving.shape[1] if coupled else 0, dtype)
             block[0, : stop - first] = np.diag(J)[first:stop]
-            rest, rest_step = np.zeros(LANES, dtype), 0
             if coupled:
-                block[1 : 1 + stop - first, : stop - first] = beside[first:stop, first:stop]
-                rest, rest_step = self._product(moving[:, :k], beside[:, first:stop]), LANES
-            steps = (row_sweep.ImplicitBlock(weight, GramBlock(block, coupled, rest), rest_step), settings, moving, first)
+                block[1 : 1 + stop - first, : stop - first] = apart[first:stop, first:stop]
+                beside[:k, : stop - first] = apart[:, first:stop]
+            steps = (row_sweep.ImplicitBlock(weight, block, coupled, beside), settings, moving, first)
             self._run_pieces_and_rows(pairs.indptr, weighted, psi, steps)
             if n_long:
                 row_sweep.step_long(0, n_long, self._pieces, self._totals, *steps, delta)
@@ -87,22 +88,17 @@ class RowSweep:
 
         def some(start: int, stop: int) -> None:
             if start < n:
-                row_sweep.sum_pieces(start, min(stop, n), self._pieces, pairs, psi, self._totals)
+                row_sweep.sum_pieces(start, min(stop, n), self._pieces, pairs, psi, steps[0].weight, self._totals)
             if stop > n:
                 row_sweep.sweep(bounds[max(start - n, 0)], bounds[stop - n], indptr, pairs, psi, *steps)
 
         self._workers.run(some, range(n + len(bounds)))
 
-    def _product(self, W: np.ndarray, J: np.ndarray) -> np.ndarray:
-        """``W J`` for some columns of J, padded with zeros."""
-        J = np.pad(J, ((0, 0), (0, LANES - J.shape[1]))).astype(W.dtype)
-        out = np.empty((len(W), LANES), W.dtype)
 
-        def some(start: int, stop: int) -> None:
-            np.matmul(W[start:stop], J, out=out[start:stop])
-
-        self._workers.chunks(len(W), some)
-        return out.reshape(-1)
+def _zeros(n: int, dtype: np.dtype) -> np.ndarray:
+    found = aligned((n, LANES), dtype)
+    found[...] = 0.0
+    return found
 
 
 def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors, scores: np.ndarray, workers: Workers) -> None:

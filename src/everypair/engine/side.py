@@ -21,7 +21,7 @@ from everypair.engine.vectors import Vectors
 from everypair.engine.view import View
 from everypair.kernels import pairs, row_sweep
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.pairs import Implicit, ImplicitPair, Observed
+from everypair.kernels.pairs import Implicit, ImplicitPair, Observed, RowPairs
 from everypair.kernels.permute import take
 from everypair.runtime.cached import cached_property
 from everypair.runtime.numerics import NEVER, Values, lost_decrease, tiny
@@ -35,11 +35,11 @@ class SidePairs:
     ----------
     compressed : CompressedPairs
         The pairs of the side, row by row.
-    a, b : number or array
-        The weights of Lemma 1, in the order of the pairs.
+    alpha, other, b : number or array
+        The weights of Lemma 1: b and alpha in the order of the pairs, other by row of the other side; ``a = alpha - weight other``.
     weight : number or array
         ``alpha0 m`` of each row.
-    alpha : callable
+    confidence : callable
         Returns the confidences of the pairs, which only few fits need.
     dtype : numpy dtype
     workers : Workers
@@ -50,16 +50,18 @@ class SidePairs:
     def __init__(
         self,
         compressed: CompressedPairs,
-        a: Values,
+        alpha: Values,
+        other: Values,
         b: Values,
         weight: Values,
-        alpha: Callable[[], Values],
+        confidence: Callable[[], Values],
         dtype: np.dtype,
         workers: Workers,
         listed: bool,
     ) -> None:
         self.indptr, self.indices = compressed.indptr, compressed.indices
-        self.a, self.b, self.weight, self._alpha, self.dtype, self.workers = a, b, weight, alpha, dtype, workers
+        self.alpha, self.other, self.b, self.weight, self._confidence = alpha, other, b, weight, confidence
+        self.dtype, self.workers = dtype, workers
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
         self.tiny = tiny(dtype) if listed else NEVER
         self.n_rows = len(self.indptr) - 1
@@ -70,8 +72,26 @@ class SidePairs:
         self._panel_plans: dict[Any, tuple[Any, PanelPlan]] = {}
 
     @cached_property
-    def alpha(self) -> Values:
-        return self._alpha()
+    def confidence(self) -> Values:
+        return self._confidence()
+
+    @cached_property
+    def a(self) -> Values:
+        """Of each pair, for sweeps that read it many times; those of rows compute it as they go, and need no memory for it."""
+        if np.ndim(self.other) == 0 and self.other == 0.0:
+            return self.alpha
+        out = np.empty(len(self.indices), self.dtype)
+        pairs_of_rows = (self.indptr, self.indices, self.alpha, self.other, self.weight)
+        self.workers.run(pairs.explicit_weights, self.bounds, *pairs_of_rows, out)
+        return out
+
+    @property
+    def finite(self) -> bool:
+        """Whether the weights are numbers in the precision of the fit."""
+        with np.errstate(over="ignore"):
+            largest = np.asarray(np.max(self.other) * np.float64(np.max(self.weight)), self.dtype)
+            parts = (np.asarray(x).astype(self.dtype, copy=False) for x in (self.alpha, self.other, self.b, self.weight, largest))
+            return all(bool(np.all(np.isfinite(part))) for part in parts)
 
     @cached_property
     def row_sweep(self) -> RowSweep:
@@ -254,7 +274,7 @@ class Side(View):
             lost = np.where(penalty == 0.0, lost_decrease(self.dtype) * (self._sizes() + implicit), 0.0)
         sweep = SweepSettings(penalty, settings.step_size, self._pairs.tiny, lost, 0.0)
         if settings.block_size == 1:
-            self._pairs.row_sweep(self._observed, self.other, self.J, self._pairs.weight, sweep, W)
+            self._pairs.row_sweep(self._row_pairs, self.other, self.J, self._pairs.weight, sweep, W)
         else:
             terms = (self._observed, self.other.rows, self._pairs.weight, self.J, sweep)
             self.workers.run(row_sweep.sweep_blocks, self._pairs.bounds, *terms, settings.block_size, W)
@@ -263,8 +283,13 @@ class Side(View):
     def _sizes(self) -> np.ndarray:
         """For each row, the size of what the explicit part of gradients is made of."""
         out = np.empty(self.n_rows)
-        self.workers.run(pairs.sizes, self._pairs.bounds, self._observed, self._pairs.alpha, out)
+        self.workers.run(pairs.sizes, self._pairs.bounds, self._row_pairs, self._pairs.weight, self._pairs.confidence, out)
         return out
+
+    @property
+    def _row_pairs(self) -> RowPairs:
+        held = self._pairs
+        return RowPairs(held.indptr, held.indices, held.alpha, held.other, held.b, self._scores)
 
     @property
     def _observed(self) -> Observed:

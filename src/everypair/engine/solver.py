@@ -84,13 +84,13 @@ class ICD(Generic[E]):
                     self.engine.update_gram(side)
         self.engine.rescore()
 
-    def sweeps(self) -> Iterator[str]:
-        """One epoch (Algorithm 1, lines 4 to 12); yields the side after each sweep."""
+    def sweeps(self, epoch: int = 1) -> Iterator[str]:
+        """The epoch of this number (Algorithm 1, lines 4 to 12); yields the side after each sweep."""
         if self.order == "dimension":
             yield from self._sweeps_by_dimension()
             return
         for side in SIDES:
-            self.engine.turn(side)
+            self.engine.turn(side, epoch)
             self.engine.sweep(side)
             self.engine.update_gram(side)
             yield side
@@ -134,7 +134,7 @@ class ICD(Generic[E]):
             for number in range(len(history) + 1, epochs + 1):
                 began, compiled_before = time.perf_counter(), compiled()
                 try:
-                    complete = all(not self.engine.agreed(observer.interrupted()) for _ in self.sweeps())
+                    complete = all(not self.engine.agreed(observer.interrupted()) for _ in self.sweeps(number))
                 except np.linalg.LinAlgError as error:  # eigenvalues of what is not finite
                     raise not_finite(np.nan, self.engine) from error
                 self._begin_again()

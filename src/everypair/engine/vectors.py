@@ -11,10 +11,9 @@ from everypair.kernels.pairs import add_scaled, combine
 from everypair.kernels.permute import take_columns
 from everypair.kernels.row_sweep import add_squares
 from everypair.kernels.simd import LANES
-from everypair.runtime.numerics import Values
+from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
 
-LINE = 64  # bytes of a line of the cache
 PANEL_ROWS = 8_192  # rows of a panel that are computed at a time: fixed, because rounding depends on it
 RangeVectors = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
@@ -103,7 +102,7 @@ class Vectors:
         """
         part, n, width = self.range_vectors(first, last), self.shape[0], -(-(last - first) // LANES) * LANES
         if self._panel is None or self._panel.shape != (n, width):
-            self._panel = aligned(n, width, part(0, 0).dtype)
+            self._panel = aligned((n, width), part(0, 0).dtype)
         out = self._panel
         if self._rows is not None:
             workers.run(take_columns, workers.even(n), self._rows, first, last - first, out)
@@ -185,14 +184,6 @@ class Vectors:
             return term(part(start, stop).T.astype(np.float64), w)
 
         return workers.sum(n, some)
-
-
-def aligned(n: int, width: int, dtype: np.dtype) -> np.ndarray:
-    """An array (n x width) that begins on a line of the cache, so that a vector of sixteen needs no more lines than it must."""
-    size = n * width * dtype.itemsize
-    room = np.empty(size + LINE, np.uint8)
-    start = -room.ctypes.data % LINE
-    return room[start : start + size].view(dtype).reshape(n, width)
 
 
 def turn(dims: np.ndarray, Q: np.ndarray, workers: Workers) -> None:

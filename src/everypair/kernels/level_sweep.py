@@ -154,7 +154,7 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
     Vectors are padded with zeros to whole blocks.
     """
     bounds, contexts = levels
-    indices, scores, a, a_step, b, b_step = pairs
+    indices, scores, a, a_step, b, b_step, nothing, _ = pairs
     table, inner, codes = matrices
     weight, J, shared = implicit
     penalty, eta, tiny, lost, lost_share = settings
@@ -170,7 +170,7 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
     own_scores, tile = np.empty(longest, dtype), np.empty((longest, LANES), dtype)
     if longest:
         own_a[0], own_b[0] = a[0], b[0]
-    own = WeightedPairs(np.arange(longest), own_scores, own_a, a_step, own_b, b_step)  # those of a level, gathered
+    own = WeightedPairs(np.arange(longest), own_scores, own_a, a_step, own_b, b_step, nothing, 0)  # of a level, gathered
     M, partial = np.empty((k, k), np.float64), np.zeros((k, k), dtype)  # runs of contexts are summed in the precision of the data
     block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     delta = np.empty(LANES, dtype)
@@ -210,7 +210,7 @@ def sweep(start, stop, levels, indptr, pairs, psi, matrices, implicit, settings,
             else:
                 fill(total, 0.0)
                 for run in range(0, n, RUN):
-                    accumulate(own, tile, run, min(run + RUN, n), 0, total)
+                    accumulate(own, tile, run, min(run + RUN, n), 0, 0.0, total)
                 steps(total, block, row, moving, Offsets(0, 0, first, 0))
             update(own.indices, tile, 0, n, 0, own_scores, delta, 0)
         for p in range(n):

@@ -30,6 +30,17 @@ class Observed(NamedTuple):
     scores: np.ndarray
 
 
+class RowPairs(NamedTuple):
+    """:class:`Observed` without a number a for each pair: ``a = alpha - weight_c other_i``, where ``weight`` is alpha0 m_c."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    alpha: Values
+    other: Values
+    b: Values
+    scores: np.ndarray
+
+
 class Implicit(NamedTuple):
     """The implicit part of the loss in one dimension f: ``alpha0 m_c``, ``(J phi(c))_f`` and ``J_ff``."""
 
@@ -203,15 +214,26 @@ def slopes_along(start, stop, observed, psi, tangent, tiny, along, g, h):
 
 
 @leaf
-def sizes(start, stop, observed, alpha, out):
+def explicit_weights(start, stop, indptr, indices, alpha, other, weight, out):
+    """The weight a of each pair of rows ``start:stop``, for :class:`Observed`."""
+    for c in range(start, stop):
+        share = np.float64(pick(weight, c))
+        for p in range(indptr[c], indptr[c + 1]):
+            out[p] = pick(alpha, p) - share * pick(other, indices[p])
+
+
+@leaf
+def sizes(start, stop, pairs, weight, confidence, out):
     """``sum (|a s| + |b|)^2 / alpha`` of each row: the E of :func:`everypair.runtime.numerics.lost_decrease`."""
-    indptr, a, b, scores = observed.indptr, observed.a, observed.b, observed.scores
+    indptr, indices, alpha, other, b, scores = pairs
     for c in range(start, stop):
         total = np.float64(0.0)
+        share = np.float64(pick(weight, c))
         for p in range(indptr[c], indptr[c + 1]):
-            x, weight = abs(pick(a, p) * np.float64(scores[p])) + abs(pick(b, p)), np.float64(pick(alpha, p))
-            if weight > 0.0:
-                total += x * x / weight
+            a = pick(alpha, p) - share * pick(other, indices[p])
+            x, certain = abs(a * np.float64(scores[p])) + abs(pick(b, p)), np.float64(pick(confidence, p))
+            if certain > 0.0:
+                total += x * x / certain
         out[c] = total
 
 
@@ -310,14 +332,17 @@ def add_scaled(start, stop, scale, x, out):
 
 
 @leaf
-def loss(start, stop, block, alpha, b, covered, scores, explicit, overlap):
-    """Sums over blocks of pairs: ``alpha s^2 - 2 b s``, and ``m n s^2`` (the observed pairs' share of the product of Grams)."""
+def loss(start, stop, block, alpha, b, covered, indices, n, scores, explicit, overlap):
+    """Sums over blocks of pairs: ``alpha s^2 - 2 b s``, and ``m n s^2`` (the observed pairs' share of the product of Grams).
+
+    ``covered`` is m, or the part of it that a pair covers.
+    """
     for j in range(start, stop):
         fit = np.float64(0.0)
         seen = np.float64(0.0)
         for p in range(j * block, min((j + 1) * block, len(scores))):
             s = np.float64(scores[p])
             fit += (pick(alpha, p) * s - 2.0 * pick(b, p)) * s
-            seen += pick(covered, p) * s * s
+            seen += pick(covered, p) * pick(n, indices[p]) * s * s
         explicit[j] = fit
         overlap[j] = seen

@@ -30,6 +30,7 @@ import numpy as np
 from everypair.kernels.jit import fill, kernel, leaf, pick
 from everypair.kernels.panel_simd import (
     PairVisits,
+    PanelPairs,
     PanelTables,
     RowState,
     RowVisits,
@@ -45,7 +46,7 @@ from everypair.kernels.panel_simd import (
     sum_shifts,
 )
 from everypair.kernels.row_sweep import SHARED
-from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, WeightedPairs, steps
+from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, steps
 
 # The moments of a level, sixteen numbers each: where their rows begin
 PAIRS = 0  # those of sum_pairs
@@ -70,7 +71,7 @@ class Visits(NamedTuple):
 class PanelData(NamedTuple):
     """The observed pairs, the vectors, and the state of the rows in a panel of sixteen dimensions."""
 
-    pairs: WeightedPairs
+    pairs: PanelPairs
     tables: PanelTables
     state: RowState
     pairwise: bool  # whether psi_q counts

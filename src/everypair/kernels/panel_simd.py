@@ -25,6 +25,20 @@ from everypair.kernels.simd import CONTRACT, HALF, I32, I64, LANES, VectorCode
 GROUPED = 4  # visits whose products are added up together
 
 
+class PanelPairs(NamedTuple):
+    """The observed pairs of a side: the other side's row, the score, and the weights a and b of Lemma 1.
+
+    ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
+    """
+
+    indices: np.ndarray
+    scores: np.ndarray
+    a: np.ndarray
+    a_step: int
+    b: np.ndarray
+    b_step: int
+
+
 class PairVisits(NamedTuple):
     """The pairs of levels, level by level: the row of each, its position, and the row's feature value.
 

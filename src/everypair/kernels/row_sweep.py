@@ -7,7 +7,18 @@ from typing import NamedTuple
 import numpy as np
 
 from everypair.kernels.jit import fill, kernel, leaf, pick, slice_of
-from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, accumulate, descend, steps, update
+from everypair.kernels.simd import (
+    LANES,
+    GramBlock,
+    Moving,
+    Offsets,
+    RowSettings,
+    accumulate,
+    descend,
+    product,
+    steps,
+    update,
+)
 from everypair.runtime.numerics import Values
 
 RUN = 2048  # pairs summed in the precision of the data before they are added up in float64
@@ -15,14 +26,16 @@ SHARED = 8 * RUN  # pairs of a row beyond which threads share it, in pieces of t
 
 
 class ImplicitBlock(NamedTuple):
-    """The implicit part of the loss in sixteen dimensions: ``weight`` is ``alpha0 m_c``, ``gram`` the other side's Gram.
+    """The implicit part of the loss in sixteen dimensions: ``weight`` is ``alpha0 m_c``, ``J`` the block of the other side's Gram.
 
-    Row c has ``gram.rest[c * rest_step:]``; ``rest_step`` is 0 where ``rest`` is zero for all rows.
+    ``J`` and ``coupled`` are those of :class:`~everypair.kernels.simd.GramBlock`. ``beside`` has these columns of the Gram, without
+    its diagonal, for all dimensions that a row is stored with; it is not read where they are zero.
     """
 
     weight: Values
-    gram: GramBlock
-    rest_step: int
+    J: np.ndarray
+    coupled: bool
+    beside: np.ndarray
 
 
 class Pieces(NamedTuple):
@@ -82,9 +95,10 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
     The steps of a row wait for one another, so the scores of the row before are moved meanwhile. Rows of more than SHARED pairs are
     left out.
     """
-    weight, gram, rest_step = implicit
+    weight, J, coupled, beside = implicit
     penalty, eta, tiny, lost, _ = settings
     stride = W.shape[1]
+    gram = GramBlock(J, coupled, np.zeros(LANES, psi.dtype))
     total = np.empty((LANES + 1, LANES), np.float64)
     moving = Moving(W.reshape(-1), np.zeros(2 * LANES, psi.dtype))  # steps of this row and of the one before, in turn
     at = 0
@@ -95,13 +109,15 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
             continue
         l2, rounding = np.float64(pick(penalty, c)), np.float64(pick(lost, c))
         row = RowSettings(np.float64(pick(weight, c)), l2, eta, tiny, rounding)
-        places = Offsets(0, c * rest_step, c * stride + first, at)
+        places = Offsets(0, 0, c * stride + first, at)
+        if coupled:
+            product(moving.w, c * stride, beside, gram.rest)
         if hi - lo <= RUN:
             descend(pairs, psi, lo, hi, gram, row, moving, places)
         else:
             fill(total, 0.0)
             for run in range(lo, hi, RUN):
-                accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
+                accumulate(pairs, psi, run, min(run + RUN, hi), 0, row.implicit, total)
             steps(total, gram, row, moving, places)
         at = LANES - at
         update(pairs.indices, psi, before_lo, before_hi, 0, pairs.scores, moving.delta, at)
@@ -110,21 +126,23 @@ def sweep(start, stop, indptr, pairs, psi, implicit, settings, W, first):
 
 
 @kernel
-def sum_pieces(start, stop, pieces, pairs, psi, totals):
+def sum_pieces(start, stop, pieces, pairs, psi, weight, totals):
     """The sums of :func:`accumulate_plain` for pieces of long rows."""
     for p in range(start, stop):
         total, hi = totals[p], pieces.hi[p]
+        share = np.float64(pick(weight, pieces.rows[pieces.row[p]]))
         fill(total, 0.0)
         for run in range(pieces.lo[p], hi, RUN):
-            accumulate(pairs, psi, run, min(run + RUN, hi), 0, total)
+            accumulate(pairs, psi, run, min(run + RUN, hi), 0, share, total)
 
 
 @kernel
 def step_long(start, stop, pieces, totals, implicit, settings, W, first, delta):
     """The steps of long rows, from the sums of their pieces, added up in order."""
-    weight, gram, rest_step = implicit
+    weight, J, coupled, beside = implicit
     penalty, eta, tiny, lost, _ = settings
     stride, moving = W.shape[1], Moving(W.reshape(-1), delta)
+    gram = GramBlock(J, coupled, np.zeros(LANES, W.dtype))
     for r in range(start, stop):
         total = totals[pieces.bounds[r]]
         for p in range(pieces.bounds[r] + 1, pieces.bounds[r + 1]):
@@ -132,7 +150,9 @@ def step_long(start, stop, pieces, totals, implicit, settings, W, first, delta):
         c = pieces.rows[r]
         l2, rounding = np.float64(pick(penalty, c)), np.float64(pick(lost, c))
         row = RowSettings(np.float64(pick(weight, c)), l2, eta, tiny, rounding)
-        steps(total, gram, row, moving, Offsets(0, c * rest_step, c * stride + first, r * LANES))
+        if coupled:
+            product(moving.w, c * stride, beside, gram.rest)
+        steps(total, gram, row, moving, Offsets(0, 0, c * stride + first, r * LANES))
 
 
 @kernel

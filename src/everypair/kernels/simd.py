@@ -22,23 +22,27 @@ from everypair.kernels.jit import native
 LANES = 16
 HALF = LANES // 2
 GROUP = 4  # pairs whose products are summed together
+PARTS = 8  # sums of a product that do not wait for one another
 AHEAD = 32  # pairs between the current one and the one whose vector is prefetched
 CONTRACT = ("contract", "reassoc", "nsz")
 I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 class WeightedPairs(NamedTuple):
-    """Pairs as these leaves take them: the other side's row, the score, and the weights a and b of Lemma 1.
+    """Pairs as these leaves take them: the other side's row, the score, and the weights of Lemma 1.
 
-    ``a_step`` and ``b_step`` are 1 for one weight per pair, 0 for one weight in all.
+    ``a = alpha - share other[i]``, with what a pair with row i of the other side would weigh if it were not observed; ``share`` is
+    the row's, alpha0 m_c. Steps are 1 for one number per pair (or per row of the other side), 0 for one number in all.
     """
 
     indices: np.ndarray
     scores: np.ndarray
-    a: np.ndarray
-    a_step: int
+    alpha: np.ndarray
+    alpha_step: int
     b: np.ndarray
     b_step: int
+    other: np.ndarray
+    other_step: int
 
 
 class GramBlock(NamedTuple):
@@ -84,15 +88,17 @@ class Offsets(NamedTuple):
 
 
 @register_jitable
-def accumulate_plain(pairs, psi, lo, hi, first, out):
+def accumulate_plain(pairs, psi, lo, hi, first, share, out):
     """``out[0] += sum (a s - b) v`` and ``out[1 + j] += sum a v_j v`` over pairs lo:hi, with ``v = psi[i, first:first + 16]``.
 
     Steps need no entries of ``out[1 + j]`` before the diagonal: a quarter of the matrix is left out, its lower left.
     Compiled, the sums over these pairs are in the precision of the data; ``out`` is in float64.
     """
     for p in range(lo, hi):
-        a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-        v = psi[pairs.indices[p], first : first + LANES]
+        i = pairs.indices[p]
+        a = pairs.alpha[p * pairs.alpha_step] - psi.dtype.type(share) * pairs.other[i * pairs.other_step]
+        b = pairs.b[p * pairs.b_step]
+        v = psi[i, first : first + LANES]
         out[0] += (a * pairs.scores[p] - b) * v
         for j in range(LANES):
             needed = j // HALF * HALF
@@ -135,10 +141,20 @@ def steps_plain(total, gram, row, moving, at):
             g[i] += (total[1 + j, i] + implicit * J[1 + j, i]) * step
 
 
+@register_jitable
+def product_plain(w, at, J, out):
+    """``out = sum_f w[at + f] J[f]``: sixteen columns of J (whole blocks of sixteen rows) times a row's vector."""
+    for j in range(LANES):
+        out[j] = 0.0
+    for f in range(len(J)):
+        for j in range(LANES):
+            out[j] += w[at + f] * J[f, j]
+
+
 def descend_plain(pairs, psi, lo, hi, gram, row, moving, at):
     """:func:`accumulate` and :func:`steps` of a row, all in the precision of the data."""
     total = np.zeros((LANES + 1, LANES), np.float64)
-    accumulate_plain(pairs, psi, lo, hi, at.first, total)
+    accumulate_plain(pairs, psi, lo, hi, at.first, row.implicit, total)
     steps_plain(total, gram, row, moving, at)
 
 
@@ -177,13 +193,13 @@ def _add_vector(typingctx, x, vectors, i, out, r):  # pragma: no cover - compile
 
 
 @intrinsic
-def _accumulate(typingctx, pairs, psi, lo, hi, first, out):  # pragma: no cover - compiled
-    signature = types.void(pairs, psi, types.intp, types.intp, types.intp, out)
+def _accumulate(typingctx, pairs, psi, lo, hi, first, share, out):  # pragma: no cover - compiled
+    signature = types.void(pairs, psi, types.intp, types.intp, types.intp, types.float64, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = VectorCode(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "out")
+        code = VectorCode(context, builder, signature, args, "pairs", "psi", "lo", "hi", "first", "share", "out")
         double = ir.VectorType(ir.DoubleType(), LANES)
-        for j, total in enumerate(code.sum_pairs()):
+        for j, total in enumerate(code.sum_pairs("share")):
             place = builder.bitcast(builder.gep(code.data("out"), [I64(j * LANES)]), double.as_pointer())
             more = total if total.type == double else builder.fpext(total, double)
             builder.store(builder.fadd(builder.load(place, align=8), more), place, align=8)
@@ -223,12 +239,24 @@ def _steps(typingctx, total, gram, row, moving, at):  # pragma: no cover - compi
 
 
 @intrinsic
+def _product(typingctx, w, at, J, out):  # pragma: no cover - compiled
+    signature = types.void(w, types.intp, J, out)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = VectorCode(context, builder, signature, args, "w", "at", "J", "out", precision="J")
+        code.store(code.product(), code.data("out"))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
 def _descend(typingctx, pairs, psi, lo, hi, gram, row, moving, at):  # pragma: no cover - compiled
     signature = types.void(pairs, psi, types.intp, types.intp, gram, row, moving, at)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = VectorCode(context, builder, signature, args, "pairs", "psi", "lo", "hi", "gram", "row", "moving", "at")
-        code.step(code.sum_pairs())
+        code.step(code.sum_pairs("implicit"))
         return context.get_dummy_value()
 
     return signature, generate
@@ -260,16 +288,18 @@ class VectorCode:  # pragma: no cover - compiled
 
     # the steps of the leaves
 
-    def sum_pairs(self) -> list[Any]:
-        """The sums of :func:`accumulate_plain` over the pairs, from zero."""
+    def sum_pairs(self, share: str) -> list[Any]:
+        """The sums of :func:`accumulate_plain` over the pairs, from zero; ``share`` goes by this name."""
         builder = self.builder
         sums = self.zero_sums()
-        last = builder.sub(builder.extract_value(self.array("indices").shape, 0), I64(1))
+        last, of_row = builder.sub(builder.extract_value(self.array("indices").shape, 0), I64(1)), self.cast(self[share])
         with self.over(self["lo"], self["hi"], 1) as p:
             self._fetch(p, last)
             v = self._load_vector(p)
             s = self._load("scores", p)
-            a = self._load("a", builder.mul(p, self["a_step"]))
+            other = self._load("other", builder.mul(self._row(p), self["other_step"]))
+            alpha = self._load("alpha", builder.mul(p, self["alpha_step"]))
+            a = builder.fsub(alpha, builder.fmul(of_row, other, flags=CONTRACT), flags=CONTRACT)
             b = self._load("b", builder.mul(p, self["b_step"]))
             residual = builder.fsub(builder.fmul(a, s, flags=CONTRACT), b, flags=CONTRACT)
             self.add_outer_product(sums, v, self.splat(a), self.splat(residual))
@@ -317,6 +347,22 @@ class VectorCode:  # pragma: no cover - compiled
         wide = [HALF] * HALF + list(range(HALF))
         found = [self.builder.load(place) for place in sums]
         return [self._shuffle(total, few, wide) if j > HALF else total for j, total in enumerate(found)]
+
+    def product(self) -> Any:
+        """The sum of :func:`product_plain`, in as many parts as a fused multiply-add takes to be done."""
+        builder, zero = self.builder, ir.Constant(self.vector, [0.0] * LANES)
+        parts = [cgutils.alloca_once_value(builder, zero) for _ in range(PARTS)]
+        with self.over(I64(0), builder.extract_value(self.array("J").shape, 0), LANES) as f:
+            for j in range(LANES):
+                row, part = builder.add(f, I64(j)), parts[j % PARTS]
+                x = self.splat(self._load("w", builder.add(self["at"], row)))
+                columns = self.load(builder.gep(self.data("J"), [builder.mul(row, I64(LANES))]))
+                term = builder.fmul(x, columns, flags=("contract",))
+                builder.store(builder.fadd(builder.load(part), term, flags=("contract",)), part)
+        sums = [builder.load(part) for part in parts]
+        while len(sums) > 1:
+            sums = [builder.fadd(x, y) for x, y in zip(sums[::2], sums[1::2], strict=True)]
+        return sums[0]
 
     def step(self, sums: list[Any]) -> None:
         """The steps of :func:`steps_plain`.
@@ -451,10 +497,13 @@ class VectorCode:  # pragma: no cover - compiled
     def _pointer(self, p: Any) -> Any:
         """Where ``psi[indices[p], first]`` lies."""
         builder = self.builder
-        row = self._load("indices", p)
-        row = builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
         stride = builder.extract_value(self.array("psi").shape, 1)
-        return builder.gep(self.data("psi"), [builder.add(builder.mul(row, stride), self["first"])])
+        return builder.gep(self.data("psi"), [builder.add(builder.mul(self._row(p), stride), self["first"])])
+
+    def _row(self, p: Any) -> Any:
+        """``indices[p]``."""
+        row = self._load("indices", p)
+        return self.builder.sext(row, I64) if self._values["indices"][0].dtype.bitwidth < 64 else row
 
     def _load_vector(self, p: Any) -> Any:
         """``psi[indices[p], first:first + 16]``."""
@@ -502,3 +551,4 @@ accumulate = native(_accumulate, accumulate_plain)
 update = native(_update, update_plain)
 steps = native(_steps, steps_plain)
 descend = native(_descend, descend_plain)
+product = native(_product, product_plain)

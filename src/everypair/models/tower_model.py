@@ -69,8 +69,8 @@ class TowerModel(Model):
         Number of dimensions of a row solved together, for sides with a free vector per context or item (an Embedding) and
         ``order="side"``; no effect elsewhere. 1 is the paper's.
     rotate : bool
-        Rotate both sides before each sweep such that the other side's Gram is diagonal: faster, and fewer epochs. No effect where
-        the towers do not allow it (products, fixed factors, ``order="dimension"``).
+        Rotate both sides before sweeps such that the other side's Gram is diagonal: faster, and fewer epochs. MF does so in some
+        epochs only. No effect where the towers do not allow it (products, fixed factors, ``order="dimension"``).
     order : {"side", "dimension"}
         All parameters of one side, then all of the other; or both sides dimension by dimension (Algorithms 2 and 3).
     field_solver : {"block", "cd"}
