@@ -9,8 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.engine import binding
 from everypair.engine.initialization import item_vectors
+from everypair.engine.start_values import Stream
 from everypair.runtime.parallel import Workers
 from everypair.towers import Embedding
 
@@ -24,9 +24,9 @@ def test_sums_of_signs(seed: int, many: bool) -> None:
     assume(len(cells) > 0)
     feedback = ep.Feedback(cells // 7, cells % 7, y if many else 1.0, 2.0, shape=(6, 7))
     B = sp.coo_array((2.0 * y, (cells // 7, cells % 7)), (6, 7)).toarray()
-    found = item_vectors(feedback, 3, np.dtype("float64"), np.random.default_rng(seed), Workers(1))
-    bits = np.random.default_rng(seed).bytes(3)
-    signs = np.array([2.0 * (byte >> (7 - j) & 1) - 1 for byte in bits for j in range(8)])[: 6 * 3].reshape(6, 3)
+    found = item_vectors(feedback, 3, np.dtype("float64"), seed, "H", Workers(1))
+    signs = np.ones((6, 3))
+    Stream(seed, "signs", "H").multiply_by_signs(signs, range(6))
     left, right = (np.abs(B).sum(axis=axis) for axis in (1, 0))
     scaled = B * np.where(left > 0, left, 1)[:, None] ** -0.25 * np.where(right > 0, right, 1) ** -0.25
     expected = scaled.T @ signs
@@ -72,13 +72,3 @@ def test_the_first_epoch_begins_there(threads: int) -> None:
     theirs = ep.MF(8, epochs=2, init_std=8**-0.5, **settings).fit(feedback).history_
     assert ours[0].objective < theirs[0].objective
     assert ours[1].objective < theirs[1].objective
-
-
-@given(st.integers(1, 300), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
-def test_start_values_in_chunks_are_those_of_one_draw(n: int, k: int, transposed: bool, seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binding, "DRAW_CHUNK", 64)
-        found = binding.Initializer(np.random.default_rng(seed), np.dtype("float32"), 0.3).normal((n, k), k, transposed)
-    expected = np.random.default_rng(seed).normal(0.0, 0.3, (n, k)).astype(np.float32)
-    np.testing.assert_array_equal(found, expected.T if transposed else expected)
-    assert found.flags.c_contiguous

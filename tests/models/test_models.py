@@ -301,7 +301,8 @@ def test_rows_and_features_without_support_are_zero_without_l2(name: str, field_
     feedback = ep.Feedback([0, 1, 1], [0, 1, 0], shape=(3, 3))
     features = sp.csr_array([[1.0, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1]])  # feature 2: nobody; 3, 4: no feedback
     arguments = {} if name == "MF" else {"contexts": features}
-    model = getattr(ep, name)(2, unobserved_weight=0.0, regularization=0.0, epochs=2, field_solver=field_solver, dtype="float64")
+    settings = {"unobserved_weight": 0.0, "regularization": 0.0, "epochs": 2, "dtype": "float64", "random_state": 2}
+    model = getattr(ep, name)(2, field_solver=field_solver, **settings)
     W = model.fit(feedback, **arguments).parameters_["W"]
     np.testing.assert_array_equal(W[2:], 0.0)
     assert np.all(np.any(W[:2] != 0.0, axis=1))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import everypair as ep
+from everypair.columns.keys import NO_LEVEL
 from everypair.evaluation import LeaveLast, evaluate
 from everypair.ranking.rank import Lists
 from everypair.recommend.context_batch import ContextBatch
@@ -76,8 +77,9 @@ def test_merged_contexts_have_the_same_loss(model: Any, log: ep.Dataset) -> None
     recipes = [ep.Attributes("country"), ep.Previous()]
     recommender = ep.Recommender(model(**COMMON), recipes).fit(log)
     contexts = ContextBatch.of_events(log)
-    columns = Description("context", recipes, log, contexts).columns(contexts)
-    apart = model(**COMMON).fit(ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)), contexts=columns)
+    columns = Description("context", recipes, log, contexts).keyed_columns(contexts)
+    events = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items)).keyed(items=log.items.keys())
+    apart = model(**COMMON).fit(events, contexts=columns)
     assert recommender.feedback_.n_contexts == len({tuple(c.codes[j] for c in columns.values()) for j in range(len(log))})
     for one, other in zip(recommender.model.history_, apart.history_, strict=True):
         np.testing.assert_allclose([one.objective, one.explicit], [other.objective, other.explicit], rtol=1e-7, atol=1e-9)
@@ -158,7 +160,12 @@ def test_every_combination_is_a_context_that_weighs_one(log: ep.Dataset) -> None
     levels = np.stack([log.user + 1, before + 1], axis=1)
     table, context = np.unique(levels, axis=0, return_inverse=True)
     feedback = ep.Feedback(context.ravel(), log.item, shape=(len(table), log.n_items), duplicates="sum")
-    model = ep.PARAFAC(**settings).fit(feedback, contexts=table, levels=[log.n_users + 1, log.n_items + 1])
+    variables = {"U": (log.users, table[:, 0]), "V": (log.items, table[:, 1])}
+    columns = {
+        letter: ep.Levels(codes, len(ids) + 1).keyed(np.append(np.uint64(NO_LEVEL), ids.keys()))
+        for letter, (ids, codes) in variables.items()
+    }
+    model = ep.PARAFAC(**settings).fit_levels(feedback.keyed(items=log.items.keys()), columns)
     for name, parameter in model.parameters_.items():
         found = recommender.model.parameters_[name]  # type: ignore[attr-defined]
         np.testing.assert_allclose(parameter, found, rtol=1e-6, atol=1e-9)  # contexts may be in another order

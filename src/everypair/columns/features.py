@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from everypair.columns.fields import Field, as_field
+from everypair.columns.keys import Keys
 from everypair.runtime.parallel import SERIAL
 
 
@@ -47,6 +48,11 @@ class Features:
     def widths(self) -> dict[str, int]:
         """Number of features by field."""
         return {name: field.shape[1] for name, field in self.fields.items()}
+
+    @property
+    def keys(self) -> dict[str, Keys]:
+        """What each feature is, by field."""
+        return {name: field.keys for name, field in self.fields.items()}
 
     @property
     def n_features(self) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
+from everypair.columns.keys import Keys, as_keys
 from everypair.kernels import one_hot, row_vectors, sparse
 from everypair.kernels.order import grouped
 from everypair.kernels.permute import take
@@ -48,6 +50,18 @@ class Field:
     has_rows = False  # whether :meth:`add_rows` is
     has_squares = True  # whether the products with squared entries are
     few_features = False  # whether a row has few features, which explanations list one by one
+    _keys: Keys | None = None
+
+    @property
+    def keys(self) -> Keys:
+        """What each feature is, wherever it is in the field; by default, its number."""
+        return range(self.shape[1]) if self._keys is None else self._keys
+
+    def keyed(self, keys: Any) -> Self:
+        """The same field with a key for each feature: a hash of its id, of 64 bits."""
+        other = copy.copy(self)
+        other._keys = as_keys("keys", keys, self.shape[1])
+        return other
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from everypair.columns.features import Features
 from everypair.columns.fields import DenseField, Field, OneHotField, Operator, OperatorField, SparseField, as_field, with_none
+from everypair.columns.keys import NO_LEVEL, Keys, as_keys, key_array
 from everypair.kernels.order import grouped
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
@@ -49,6 +50,7 @@ class Levels:
             level_codes("codes", self.codes, self.n)
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
+        self.keys: Keys = range(self.n)
         self._rows: Rows | None = None
 
     @cached_property
@@ -75,8 +77,22 @@ class Levels:
         """The levels as a table: always the same object, so that it records which columns are used."""
         if self._rows is None:
             own = {key: column.of(column.codes) if isinstance(column, Levels) else column for key, column in self.columns.items()}
-            self._rows = Rows(name, self.n, own)
+            self._rows = Rows(name, self.n, own, keys=self.keys)
         return self._rows
+
+    def keyed(self, keys: Any) -> Levels:
+        """The same column with a key for each level: a hash of its id, of 64 bits.
+
+        Random start values of a level are functions of its key. By default that is its number, so that they would change with the
+        order of levels.
+        """
+        other = self.of(self.codes)
+        other.keys = as_keys("keys", keys, self.n)
+        return other
+
+    def keys_of_rows(self) -> np.ndarray:
+        """The key of each row's level."""
+        return np.append(key_array(self.keys), np.uint64(NO_LEVEL))[self.codes]
 
     def like(self, argument: str, name: str, trained: Levels) -> Levels:
         """This column where a fit had ``trained``: the levels of the fit, or new ones if ``columns`` describes them."""
@@ -91,7 +107,7 @@ class Levels:
     def of(self, codes: np.ndarray) -> Levels:
         """The same levels in other rows."""
         other = Levels(codes, self.n)
-        other.columns = self.columns
+        other.columns, other.keys = self.columns, self.keys
         return other
 
     def content(self) -> Iterator[Any]:
@@ -117,7 +133,7 @@ class NewLevels(Levels):
 
     def __init__(self, table: Levels, described: Rows, trained: Levels) -> None:
         self.table, self.described = table.of(table.codes), described
-        self.n, self.columns, self._rows = trained.n, trained.columns, None
+        self.n, self.columns, self.keys, self._rows = trained.n, trained.columns, trained.keys, None
 
     @cached_property
     def codes(self) -> np.ndarray:  # type: ignore[override]
@@ -148,13 +164,22 @@ class Rows:
     columns : mapping
     index : array of integers, optional
         The index of each row among the ``size`` rows of the fit, -1 for none; by default, all of them in order. None: unknown.
+    keys : array of uint64, or range
+        What each row of the fit is; by default, its number.
     """
 
     def __init__(
-        self, name: str, n: int, columns: Mapping[str, Column], index: np.ndarray | slice | None = slice(None), size: int = 0
+        self,
+        name: str,
+        n: int,
+        columns: Mapping[str, Column],
+        index: np.ndarray | slice | None = slice(None),
+        size: int = 0,
+        keys: Keys | None = None,
     ) -> None:
         self.name, self.n, self.columns = name, n, dict(columns)
         self.index, self.size = index, size or n
+        self.keys: Keys = range(self.size) if keys is None else keys
         self.used: set[str] = set()  # columns that towers have read
 
     def levels(self, name: str) -> Levels:
@@ -180,7 +205,8 @@ class Rows:
         """Columns as fields of features, with a feature per level; by default all, or a feature per row if there is none."""
         if not names and not self.columns:
             index = self.checked_index()
-            return Features({self.name: OneHotField(np.arange(self.size) if isinstance(index, slice) else index, self.size)})
+            rows = OneHotField(np.arange(self.size) if isinstance(index, slice) else index, self.size)
+            return Features({self.name: rows.keyed(self.keys)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
     def pick(self, table: np.ndarray) -> np.ndarray:
@@ -206,7 +232,7 @@ class Rows:
         """The rows ``index``."""
         columns = {name: take_rows(column, index) for name, column in self.columns.items()}
         where = index if isinstance(self.index, slice) else None if self.index is None else self.index[index]
-        return Rows(self.name, len(index), columns, where, self.size)
+        return Rows(self.name, len(index), columns, where, self.size, self.keys)
 
     def _column(self, name: str) -> Column:
         if name not in self.columns:
@@ -218,11 +244,11 @@ class Rows:
     @staticmethod
     def _field(name: str, column: Column) -> Field:
         if isinstance(column, Levels):
-            return OneHotField(column.codes, column.n)
+            return OneHotField(column.codes, column.n).keyed(column.keys)
         return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
 
 
-def as_rows(side: str, given: Any, n: int | None) -> Rows:
+def as_rows(side: str, given: Any, n: int | None, keys: Keys | None = None) -> Rows:
     """The table of the contexts (or items) of a fit, from a mapping of columns, Features, one matrix, or None."""
     argument = f"{side}s"
     columns = {} if given is None else as_columns(argument, given)
@@ -233,7 +259,7 @@ def as_rows(side: str, given: Any, n: int | None) -> Rows:
     if found != n and n is not None:
         raise ValueError(f"{argument} has {found} rows, but the feedback has {n}: one row per {side} is needed.")
     assert found is not None
-    return Rows(side, found, columns)
+    return Rows(side, found, columns, keys=keys)
 
 
 def rows_like(argument: str, given: Any, trained: Rows) -> Rows:

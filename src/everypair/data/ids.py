@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data.arrow import decoded, is_text, no_nulls, pc
+from everypair.data.keys import keys_of
 
 FEW = 1000  # up to 1 / FEW of all ids are found by bisection, which is faster than hashing all
 
@@ -94,6 +95,10 @@ class Ids:
     def take(self, codes: Any) -> pa.Array:
         """The ids of these codes."""
         return self.values.take(pa.array(np.asarray(codes)))
+
+    def keys(self) -> np.ndarray:
+        """The key of each id (:mod:`everypair.data.keys`), which does not depend on the other ids, as codes do."""
+        return keys_of(self.values)
 
     def tolist(self) -> list[Any]:
         return self.values.to_pylist()

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from everypair.columns.keys import Keys
 from everypair.columns.table import Rows
 from everypair.engine.parameter import Parameter
 from everypair.engine.regularization import Regularization
+from everypair.engine.start_values import Stream
 from everypair.runtime.numerics import Values, aligned
-
-DRAW_CHUNK = 2**18  # random numbers drawn at once, in float64
 
 
 class StepSettings(NamedTuple):
@@ -26,22 +26,31 @@ class StepSettings(NamedTuple):
 
 @dataclass
 class Initializer:
-    """Random start values N(0, std^2), the same for every dtype.
+    """Random start values N(0, std^2), the same for every dtype: a function of the seed, the parameter's name, the row's key and
+    the dimension (:mod:`everypair.engine.start_values`).
 
     By default they are small: the origin is not a minimum, and the first sweep moves away from it. Where a score multiplies three
     or more parameters, the origin is a local minimum (with L2), and ``std`` is such that scores start at magnitude one. With
     ``from_feedback``, start values are zero here, and :mod:`everypair.engine.initialization` sets them afterwards.
     """
 
-    random: np.random.Generator
+    seed: int
     dtype: np.dtype
     init_std: float | None
     degree: int = 2
     terms: int = 1
     from_feedback: bool = False
+    unnamed: int = 0  # draws so far for which no name was given
 
-    def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
-        """Random numbers of this shape, drawn by chunks of rows; stored with the axes reversed if ``transposed``."""
+    def normal(
+        self,
+        shape: tuple[int, ...],
+        factors: int,
+        transposed: bool = False,
+        name: str | None = None,
+        keys: Keys | Mapping[str, Keys] | None = None,
+    ) -> np.ndarray:
+        """Random numbers of this shape, stored with the axes reversed if ``transposed``; see :meth:`BindContext.normal`."""
         drawn = aligned(shape[::-1] if transposed else shape, self.dtype)
         if self.from_feedback:
             drawn[...] = 0.0
@@ -52,12 +61,19 @@ class Initializer:
             std = 0.1 / float(factors) ** 0.5
         else:
             std = float(self.terms) ** (-0.5 / self.degree)
-        by_row = drawn.T if transposed else drawn
-        rows = max(1, DRAW_CHUNK // max(1, int(np.prod(shape[1:]))))
-        for start in range(0, shape[0], rows):
-            chunk = by_row[start : start + rows]
-            chunk[...] = self.random.normal(0.0, std, chunk.shape)
+        by_row = drawn.T if transposed else drawn.reshape(shape[0], int(np.prod(shape[1:])))
+        by_field = keys if isinstance(keys, Mapping) else {"": range(shape[0]) if keys is None else keys}
+        if sum(map(len, by_field.values())) != shape[0]:
+            raise ValueError(f"start values of shape {shape} need {shape[0]:,} keys, got {sum(map(len, by_field.values())):,}.")
+        start = 0
+        for field, of_field in by_field.items():
+            self._stream(name, field).fill(by_row[start : start + len(of_field)], of_field, std)
+            start += len(of_field)
+        self.unnamed += name is None
         return drawn
+
+    def _stream(self, name: str | None, field: str) -> Stream:
+        return Stream(self.seed, "unnamed", str(self.unnamed), field) if name is None else Stream(self.seed, "normal", name, field)
 
 
 @dataclass
@@ -153,11 +169,33 @@ class BindContext:
             )
         return value
 
-    def normal(self, shape: tuple[int, ...], factors: int, transposed: bool = False) -> np.ndarray:
-        """Random start values of a parameter with this many factors; ``transposed``: stored with the axes reversed."""
+    def normal(
+        self,
+        shape: tuple[int, ...],
+        factors: int,
+        transposed: bool = False,
+        name: str | None = None,
+        keys: Keys | Mapping[str, Keys] | None = None,
+    ) -> np.ndarray:
+        """Random start values of a parameter with this many factors.
+
+        Parameters
+        ----------
+        shape : tuple of int
+        factors : int
+            They are scaled by it.
+        transposed : bool
+            Stored with the axes reversed.
+        name : str, optional
+            Of the parameter. Values are a function of it, of the row's key and of the dimension; other names give other values. By
+            default, the number of calls without a name for this model so far.
+        keys : array of uint64, range or mapping, optional
+            Of the rows (``rows.keys``), by field for a parameter that has a row for each feature (``features.keys``). By default,
+            the numbers of rows.
+        """
         if self.stored is not None:
             return self.zeros(*(shape[::-1] if transposed else shape))
-        return self.start.normal(shape, factors, transposed)
+        return self.start.normal(shape, factors, transposed, name, keys)
 
     def zeros(self, *shape: int) -> np.ndarray:
         if self.stored is not None:  # only the shape and dtype of start values are used

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from everypair.columns.keys import NO_LEVEL, Keys, as_keys
 from everypair.kernels.order import (
     ascending,
     compress,
@@ -161,6 +162,8 @@ class Feedback:
         self.alpha, self.b, self.constant = alpha, b, constant
         self.context_weight, self.item_weight = weights
         self.covered = covered
+        self.context_keys: Keys = range(shape[0])
+        self.item_keys: Keys = range(shape[1])
         self.by_context = CompressedPairs(indptr, indices, None)
         self.by_item = CompressedPairs(columns, rows, order)
         self.context_count, self.item_count = counts or (np.diff(indptr), np.diff(columns))
@@ -225,7 +228,24 @@ class Feedback:
             covered.astype(np.float64) if weigh else None,
             (np.bincount(groups, self.context_count, n).astype(np.int64), self.item_count),
         )
+        merged.item_keys = self.item_keys
+        if not isinstance(self.context_keys, range):
+            merged.context_keys = np.full(n, NO_LEVEL, np.uint64)
+            np.minimum.at(merged.context_keys, groups, self.context_keys)
         return merged
+
+    def keyed(self, contexts: Any = None, items: Any = None) -> Feedback:
+        """The same pairs with keys for contexts and items: hashes of their ids, of 64 bits.
+
+        Random start values of a context (item) are functions of its key. By default that is its number, so that they would change
+        with the order of contexts. A merged context has the smallest key of its members.
+        """
+        keyed = copy.copy(self)
+        if contexts is not None:
+            keyed.context_keys = as_keys("contexts", contexts, self.n_contexts)
+        if items is not None:
+            keyed.item_keys = as_keys("items", items, self.n_items)
+        return keyed
 
     def by_popularity(self, exponent: float) -> Feedback:
         r"""A copy with ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` counts the item's observations.

@@ -5,7 +5,8 @@ A first sweep from random vectors on both sides would do little more than this. 
 .. math:: \psi(i) \propto d_i^{-1/4} \sum_{c \in S_i} b_{ci} d_c^{-1/4} g_c, \qquad \phi(c) = 0,
 
 where d is the sum of :math:`|b|` over a row: one power iteration on the matrix of :math:`b = \alpha y`, balanced such that neither
-active contexts nor popular items dominate. The first sweep of the contexts computes their vectors.
+active contexts nor popular items dominate. The first sweep of the contexts computes their vectors. The signs of a context are a
+function of its key.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from everypair.engine.feedback import Feedback, values_at
+from everypair.engine.start_values import Stream
 from everypair.kernels.row_vectors import add_rows
 from everypair.kernels.sparse import SparseRows
 from everypair.runtime.numerics import Values
@@ -21,15 +23,13 @@ from everypair.runtime.parallel import Workers
 BALANCE = -0.25
 
 
-def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, random: np.random.Generator, workers: Workers) -> np.ndarray:
-    """Start values of the items: one row per item, of length one on average."""
+def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, seed: int, name: str, workers: Workers) -> np.ndarray:
+    """Start values of the items, the parameter ``name``: one row per item, of length one on average."""
     (n, m), b = feedback.shape, feedback.b
     indptr, indices, order = feedback.by_item
-    bits = np.frombuffer(random.bytes(-(-n * factors // 8)), np.uint8)
-    signs = np.unpackbits(bits, count=n * factors).reshape(n, factors).astype(dtype)
-    signs *= 2
-    signs -= 1
-    signs *= _balance(b, feedback.by_context.indptr).astype(dtype)[:, None]
+    signs = np.empty((n, factors), dtype)
+    signs[:] = _balance(b, feedback.by_context.indptr)[:, None]
+    Stream(seed, "signs", name).multiply_by_signs(signs, feedback.context_keys)
     weight = values_at(b, order)
     out = np.zeros((m, factors), dtype)
 
@@ -39,8 +39,9 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, random: np.r
     workers.run(chunk, workers.split(indptr))
     balance = _balance(weight, indptr).astype(dtype)[:, None]
     out *= balance
-    zero = ~out.any(axis=0)  # with few pairs, the signs of a dimension may cancel in every item
-    out[:, zero] = balance * random.normal(size=(m, np.count_nonzero(zero)))
+    normals = Stream(seed, "normal", name)
+    for f in np.flatnonzero(~out.any(axis=0)).tolist():  # with few pairs, the signs of a dimension may cancel in every item
+        out[:, f] = balance[:, 0] * normals.normals(feedback.item_keys, f, f + 1)[:, 0]
     length = float(np.sqrt(np.einsum("if,if->", out, out, dtype=np.float64) / m))
     return out / dtype.type(length) if length > 0.0 else out
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everypair.columns.keys import Keys
 from everypair.columns.table import Rows, as_columns, as_rows
 from everypair.engine.binding import Initializer
 from everypair.engine.feedback import Feedback
@@ -33,15 +34,15 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
     names: set[str] = set()
     m, n = feedback.weights()
 
-    def binding(side: str, columns: Any, observed: np.ndarray, weight: np.ndarray, other_total: float) -> BindContext:
-        rows = as_rows(side, columns, len(observed))
+    def binding(side: str, columns: Any, keys: Keys, observed: np.ndarray, weight: np.ndarray, other_total: float) -> BindContext:
+        rows = as_rows(side, columns, len(observed), keys)
         return BindContext(
             side, rows, observed, plan.alpha0 * weight * other_total, plan.initializer, plan.settings, plan.regularization, names,
             weighted=side == "context" and feedback.context_weight is not None, per_combination=plan.alpha0 * other_total,
         )  # fmt: skip
 
-    contexts_tower = context.bind(binding("context", contexts, feedback.context_count, m, n.sum()))
-    items_tower = item.bind(binding("item", items, feedback.item_count, n, contexts_tower.total_weight(m)))
+    contexts_tower = context.bind(binding("context", contexts, feedback.context_keys, feedback.context_count, m, n.sum()))
+    items_tower = item.bind(binding("item", items, feedback.item_keys, feedback.item_count, n, contexts_tower.total_weight(m)))
     plan.regularization.resolve()
     return {"context": contexts_tower, "item": items_tower}
 

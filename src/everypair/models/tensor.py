@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, Unpack
 
@@ -32,7 +32,11 @@ class Tensor(TowerModel):
         levels : sequence of int, optional
             Number of levels of each variable; by default, the largest in ``contexts`` plus one.
         """
-        return self._fit(feedback, columns_of_variables(contexts, levels), None, **options)
+        return self.fit_levels(feedback, columns_of_variables(contexts, levels), **options)
+
+    def fit_levels(self, feedback: Any, contexts: Mapping[str, Levels], **options: Any) -> Self:
+        """As :meth:`fit`, with a column of levels for each variable, by its letter; levels may have keys."""
+        return self._fit(feedback, contexts, None, **options)
 
     def context_vectors(self, contexts: Any) -> np.ndarray:
         modes = self.state.towers["context"].rows.columns

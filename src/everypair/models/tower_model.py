@@ -82,7 +82,9 @@ class TowerModel(Model):
         of random vectors of its contexts instead, which takes fewer epochs to a good objective.
     dtype : {"float32", "float64"}
     random_state : int or None
-        Seed; the same seed gives the same bits on any number of threads. None: a new seed for each fit.
+        Seed; the same seed gives the same bits on any number of threads. Random start values are functions of it, the parameter's
+        name, the row's key (its number, or a hash of its id in a :class:`~everypair.Recommender`) and the dimension. None: a new
+        seed for each fit.
     n_threads : int or None
         None: one per core.
 
@@ -180,8 +182,8 @@ class TowerModel(Model):
         plan = self.plan(self._alpha0(feedback))
         towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan)
         if plan.initializer.from_feedback:
-            (vectors,) = towers["item"].parameters.values()
-            vectors.load(item_vectors(feedback, vectors.shape[1], vectors.value.dtype, plan.initializer.random, workers))
+            ((name, vectors),) = towers["item"].parameters.items()
+            vectors.load(item_vectors(feedback, vectors.shape[1], vectors.value.dtype, plan.initializer.seed, name, workers))
         self._check_order(towers)
         set_parameters("start", start, towers, fixed=False)
         set_parameters("fixed", fixed, towers, fixed=True)
@@ -254,14 +256,14 @@ class TowerModel(Model):
         if not isinstance(self.rotate, bool | np.bool_):
             raise TypeError(f"{named('rotate')} must be True or False, got {self.rotate!r}.")
         check.choice("order", self.order, ORDERS)
-        if self.random_state is not None:
-            check.integer("random_state", self.random_state, low=0)
+        chosen = np.random.SeedSequence().entropy if self.random_state is None else self.random_state
+        seed = check.integer("random_state", chosen, low=0)
         exponent = check.number("regularization_exponent", self.regularization_exponent, low=0.0)
         std = None if self.init_std is None else check.number("init_std", self.init_std, low=0.0, open_low=True)
         return Plan(
             alpha0=alpha0,
             regularization=Regularization(self.regularization, exponent),
-            initializer=Initializer(np.random.default_rng(self.random_state), np.dtype(self.dtype), std),
+            initializer=Initializer(seed, np.dtype(self.dtype), std),
             settings=StepSettings(
                 step_size=check.number("step_size", self.step_size, low=0.0, high=1.0, open_low=True),
                 block_size=check.integer("block_size", self.block_size, low=1),

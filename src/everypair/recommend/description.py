@@ -64,6 +64,11 @@ class Description:
         """The features of rows by field, as models take them."""
         return {name: field.column(rows) for name, field in self.fields.items()}
 
+    def keyed_columns(self, rows: Any) -> dict[str, Any]:
+        """The same, each feature with its key, so that a fit does not depend on the order of levels."""
+        keys = {name: field.keys(rows) for name, field in self.fields.items()}
+        return {name: column if (own := keys[name]) is None else column.keyed(own) for name, column in self.columns(rows).items()}
+
     def groups(self, rows: Any) -> np.ndarray | None:
         """Numbers from 0, equal for rows with the same features; None where hardly any two rows are equal."""
         keys: np.ndarray | None = None
@@ -116,11 +121,12 @@ class ItemColumns:
 
     @cached_property
     def _columns(self) -> dict[str, Any] | None:
-        return self._of(ItemBatch.of(self.dataset))
+        return None if self._by_id else self.items.keyed_columns(ItemBatch.of(self.dataset))
 
     def without_rows(self) -> dict[str, Any] | None:
         """The same columns, of no items."""
-        return self._of(ItemBatch.of(self.dataset).take(np.empty(0, np.int64)))
+        return None if self._by_id else self.items.columns(ItemBatch.of(self.dataset).take(np.empty(0, np.int64)))
 
-    def _of(self, items: ItemBatch) -> dict[str, Any] | None:
-        return None if list(self.recipes) == [ItemId()] else self.items.columns(items)
+    @property
+    def _by_id(self) -> bool:
+        return list(self.recipes) == [ItemId()]

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from everypair.columns.fields import SparseField
 from everypair.columns.table import Levels
 from everypair.data.arrow import decoded, floats, is_lists, is_number, is_text, pc, value_type
+from everypair.data.keys import keys_of
 from everypair.data.text_columns import parsed
 from everypair.runtime import validation as check
 from everypair.runtime.wording import setting
@@ -39,6 +40,10 @@ class Encoder(ABC):
     @abstractmethod
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Any:
         """The features of the rows, as models take them."""
+
+    def keys(self) -> np.ndarray | None:
+        """The key of each feature; None where there is but one."""
+        return None
 
     @abstractmethod
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
@@ -80,6 +85,9 @@ class Category(Encoder):
 
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> Levels:
         return Levels(np.maximum(self._of_rows(values, index), MISSING), max(len(self.levels), 1))
+
+    def keys(self) -> np.ndarray:
+        return keys_of(self.levels) if len(self.levels) else np.zeros(1, np.uint64)
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return np.maximum(self._of_rows(values, index), MISSING) + 1
@@ -215,6 +223,9 @@ class Multiple(Encoder):
     def columns(self, values: pa.ChunkedArray, index: np.ndarray) -> SparseField:
         row, codes = self._codes(values)
         return SparseField("levels", self._matrix(row, codes, len(values))[index])
+
+    def keys(self) -> np.ndarray:
+        return self.category.keys()
 
     def groups(self, values: pa.ChunkedArray, index: np.ndarray) -> np.ndarray:
         return index + 1

@@ -33,6 +33,10 @@ class Featurizer(ABC):
     def column(self, rows: Any) -> Any:
         """The features of rows, as models take them."""
 
+    def keys(self, rows: Any) -> np.ndarray | None:
+        """The key of each feature (:mod:`everypair.data.keys`); None: its number."""
+        return None
+
     @abstractmethod
     def groups(self, rows: Any) -> np.ndarray | None:
         """Numbers from 0, equal for rows with equal features; None where hardly any two rows are equal."""
@@ -74,6 +78,9 @@ class MaskedFeaturizer(Featurizer):
 
     n: int
     trained: np.ndarray
+
+    def keys(self, rows: Any) -> np.ndarray | None:
+        return None if self.ids is None else (rows.user_ids if self.ids == "users" else rows.item_ids).keys()
 
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         return {"met": self.trained}, {}
@@ -204,6 +211,9 @@ class AttributeFeaturizer(Featurizer):
 
     def column(self, rows: Any) -> Any:
         return self.encoder.columns(*rows.attributes[self._name])
+
+    def keys(self, rows: Any) -> np.ndarray | None:
+        return self.encoder.keys()
 
     def groups(self, rows: Any) -> np.ndarray:
         return self.encoder.groups(*rows.attributes[self._name])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from everypair.columns.table import Levels
 from everypair.data import Dataset
 from everypair.engine.feedback import Feedback
 from everypair.models.base import Model
@@ -52,7 +53,8 @@ class Training:
         items = Description("item", recipes["item"], dataset, ItemBatch.of(dataset))
         training_set = training_set.merged(contexts, weigh=adapter.merged_contexts_weigh)
         state = FittedState(dataset, recipes, contexts, items, adapter, training_set.popularity, by_user)
-        return cls(state, training_set.feedback, contexts.columns(training_set.contexts), adapter.fit_state)
+        columns = contexts.keyed_columns(training_set.contexts)
+        return cls(state, _keyed(training_set.feedback, columns, dataset), columns, adapter.fit_state)
 
     def run(self, **options: Any) -> None:
         """Train the model; ``options`` are those of its ``fit``."""
@@ -70,3 +72,10 @@ class Training:
     def done(self) -> FittedState:
         """The state after the fit, which later changes of the model do not reach."""
         return replace(self.state, adapter=self.state.adapter.frozen())
+
+
+def _keyed(feedback: Feedback, columns: dict[str, Any], dataset: Dataset) -> Feedback:
+    """With the keys of items, and those of contexts that are the levels of a single column."""
+    first, *others = columns.values()
+    contexts = first.keys_of_rows() if isinstance(first, Levels) and not others else None
+    return feedback.keyed(contexts, dataset.items.keys())

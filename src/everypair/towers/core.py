@@ -56,7 +56,7 @@ class Core(Modes):
         super().build(binding)
         shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
         implicit = binding.per_combination * self.n_combinations if self.complete else binding.unobserved.sum()
-        B = binding.normal(shape, int(np.prod(shape)))
+        B = binding.normal(shape, int(np.prod(shape)), name=self.name)
         self._B = binding.parameter(self.name, B, float(binding.observed.sum() + implicit))
         self.parameters[self.name] = self._B
 

@@ -56,7 +56,7 @@ class Embedding(Tower):
 
     def build(self, binding: BindContext) -> None:
         name, weight = self.name or binding.rows.name, binding.weight
-        W = binding.normal((len(weight), self.n_dims), self.n_dims)
+        W = binding.normal((len(weight), self.n_dims), self.n_dims, name=name, keys=binding.rows.keys)
         self._W = binding.parameter(name, W, weight[:, None], binding.rows.name)
         self.parameters[name] = self._W
 

@@ -148,7 +148,8 @@ class Linear(FeatureTower):
     def build(self, binding: BindContext) -> None:
         name, weights = self.read(binding)
         name = self.name or name
-        W = binding.normal((self.features.n_features, self.n_dims), self.n_dims, transposed=True)
+        shape = self.features.n_features, self.n_dims
+        W = binding.normal(shape, self.n_dims, transposed=True, name=name, keys=self.features.keys)
         self._W = binding.parameter(name, W, weights, transposed=True)
         self.parameters[name] = self._W
 

@@ -64,7 +64,7 @@ class Machine(FeatureTower):
             raise ValueError(f"names must name {'bias, ' if bias else ''}linear weights and factors, got {names!r}.")
         *global_bias, linear, factors = names
         self._q, self._one = (k, k + 1) if bias else (k + 1, k)
-        W = binding.normal((self.features.n_features, k), k, transposed=True)
+        W = binding.normal((self.features.n_features, k), k, transposed=True, name=factors, keys=self.features.keys)
         self._b = binding.parameter(global_bias[0], binding.zeros(1), binding.weight.sum()) if bias else None
         self._w = binding.parameter(linear, binding.zeros(W.shape[1]), weights)
         self._W = binding.parameter(factors, W, weights, transposed=True)

@@ -16,11 +16,12 @@ known exactly for any move of the vectors, decreases.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from everypair.columns.keys import Keys
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.tower import Tower
@@ -31,6 +32,14 @@ from everypair.runtime.numerics import tiny
 from everypair.runtime.parallel import SERIAL, Workers
 
 Arrays = dict[str, np.ndarray]
+
+
+class Normal(Protocol):
+    """Random start values of a shape."""
+
+    def __call__(self, shape: tuple[int, ...], keys: Keys | None = None) -> np.ndarray: ...
+
+
 HALVINGS = 30
 
 
@@ -82,8 +91,12 @@ class Smooth(Tower):
     name: str | None = None
 
     @abstractmethod
-    def start(self, rows: Rows, normal: Callable[[tuple[int, ...]], np.ndarray]) -> Arrays:
-        """Start values of the parameters; ``normal(shape)`` gives random values, scaled as those of an embedding."""
+    def start(self, rows: Rows, normal: Normal) -> Arrays:
+        """Start values of the parameters; ``normal(shape)`` gives random values, scaled as those of an embedding.
+
+        Other calls give other values. With ``normal(shape, keys)``, those of a row are functions of its key and not of its number:
+        ``rows.levels("user").keys`` for a row of parameters per user.
+        """
 
     @abstractmethod
     def phi(self, p: Arrays, rows: Rows) -> np.ndarray:
@@ -111,7 +124,7 @@ class Smooth(Tower):
             self.parameters[self._names[name]] = binding.parameter(self._names[name], value, weights[name], binding.rows.name)
 
     def _start_values(self, binding: BindContext) -> Arrays:
-        start = self.start(binding.rows, lambda shape: binding.normal(shape, self.n_dims))
+        start = self.start(binding.rows, lambda shape, keys=None: binding.normal(shape, self.n_dims, keys=keys))
         if not isinstance(start, Mapping):
             raise TypeError(f"{type(self).__name__}.start must return a dict of arrays, got {type(start).__name__}.")
         values = {name: np.array(value, binding.dtype, ndmin=1) for name, value in start.items()}

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from everypair.columns.keys import NO_LEVEL, key_array
 from everypair.columns.table import Levels, variable_letters
 from everypair.engine.feedback import Feedback
+from everypair.models.tensor import columns_of_variables
 from everypair.ranking.rank import Products
 from everypair.recommend.adapters.base import Columns, ScoringRequest, level_columns
 from everypair.recommend.adapters.vectors import VectorAdapter
@@ -32,7 +34,9 @@ class TensorAdapter(VectorAdapter):
         levels = level_columns(contexts, self.model)
         table, sizes = _table(levels), [column.n + 1 for column in levels]
         self.trained_levels = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
-        self.model.fit(feedback, contexts=table, levels=sizes, **options)  # type: ignore[attr-defined]
+        pairs = zip(columns_of_variables(table, sizes).items(), levels, strict=True)
+        variables = {letter: variable.keyed(_keys(column)) for (letter, variable), column in pairs}
+        self.model.fit_levels(feedback, variables, **options)  # type: ignore[attr-defined]
 
     def scores(self, request: ScoringRequest) -> tuple[Products, np.ndarray | None]:
         """A product of vectors says nothing where one of them was not trained."""
@@ -80,3 +84,8 @@ class TensorAdapter(VectorAdapter):
 
 def _table(levels: list[Levels]) -> np.ndarray:
     return np.stack([column.codes + 1 for column in levels], axis=1)
+
+
+def _keys(column: Levels) -> np.ndarray:
+    """Of the levels, beginning with that of contexts without a value."""
+    return np.append(np.uint64(NO_LEVEL), key_array(column.keys))
