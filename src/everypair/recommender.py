@@ -134,7 +134,7 @@ class Recommender(Estimator):
         checkpoint : path, optional
             A folder for the state of the fit, written after every few epochs (``every``) and after the last. The same call
             continues from there, however the one before ended, to the same bits as an undisturbed fit. Other data or settings are
-            refused; ``epochs``, ``tol`` and ``n_threads`` of the model may change.
+            refused; ``epochs``, ``tol``, ``n_threads`` and ``field_solver`` of the model may change.
         every : int
             Epochs between checkpoints.
         validation : Queries, optional

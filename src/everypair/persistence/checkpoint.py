@@ -20,7 +20,7 @@ from everypair.runtime.wording import named
 from everypair.towers import Tower
 
 VERSION = 2
-RESUMABLE = ("epochs", "tol", "n_threads")  # settings that may differ when a fit resumes
+RESUMABLE = ("epochs", "tol", "n_threads", "field_solver")  # settings that may differ when a fit resumes
 
 
 class State(NamedTuple):
@@ -54,7 +54,7 @@ class Identity(NamedTuple):
         """How this fit differs from the one of a checkpoint."""
         for name in {**before.facts, **self.facts}:
             was, now = before.facts.get(name), self.facts.get(name)
-            if was != now:
+            if was != now and name not in RESUMABLE:  # earlier versions held facts that may differ today
                 yield f"{name} was {_shown(was)}, is {_shown(now)}"
         for name, digest in self.fingerprints.items():
             if before.fingerprints.get(name, digest) != digest:
