@@ -13,19 +13,20 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair import reference
-from everypair.engine import panel_stages, side
+from everypair.engine import level_parts, panel_sources, side
 from everypair.engine.solver import ICD
 from everypair.kernels import panel_rows, panel_simd
 from everypair.kernels.jit import kernel
 from everypair.kernels.panel_rows import Path, RowGram
-from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelPairs, PanelTables, RowState, RowVisits, Tile
+from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelPairs, PanelTables, Parts, RowState, RowVisits, Tile
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Machine, Sum
 
 from problems import Problem, make, problems, shown
 
 seeds = st.integers(0, 10**6)
-dtypes = st.sampled_from([np.float32, np.float64])
+VARIANTS = [(np.float32, True, 0), (np.float64, False, 0), (np.float64, True, 3), (np.float32, False, 1)]
+variants = st.sampled_from(VARIANTS)  # dtype, pairwise terms, parts: each is compiled
 LANES = 16
 
 
@@ -35,7 +36,7 @@ LANES = 16
 class Random:
     """Random arguments of the leaves: some rows, each with a few pairs, and visits to some of them."""
 
-    def __init__(self, seed: int, dtype: type, pairwise: bool) -> None:
+    def __init__(self, seed: int, dtype: type, pairwise: bool, parts: int = 0) -> None:
         random = self.random = np.random.default_rng(seed)
         self.dtype, n, m = dtype, int(random.integers(1, 30)), 7
         lengths = random.integers(0, 3, n)
@@ -50,7 +51,8 @@ class Random:
         self.pairs = PanelPairs(
             indices.astype(index), numbers(n_pairs), numbers(n_pairs), a_step, numbers(n_pairs), b_step
         )  # fmt: skip
-        self.tables = PanelTables(numbers(m, LANES), numbers(m) if pairwise else None, numbers(n, LANES))
+        psi_q, q_step = (numbers(m), seed % 2) if pairwise else (None, 0)
+        self.tables = PanelTables(numbers(m, LANES), psi_q, q_step, numbers(n, LANES))
         phi_q, t = (numbers(n), numbers(n)) if pairwise else (None, None)
         self.state = RowState(np.abs(numbers(n)), weight_step, numbers(n * LANES), LANES * rest_step, phi_q, t)
         rows = random.permutation(n)[: random.integers(0, n + 1)].astype(index)
@@ -66,6 +68,16 @@ class Random:
             A if seed % 2 else np.vstack([A[:1], np.zeros((LANES, LANES), dtype)]), bool(seed % 2), numbers(LANES), 0.7
         )
         self.path = Path(numbers(n, LANES), numbers(n), numbers(n))
+        if parts:  # one or two for this side, three for the other
+            sizes, visits = (3, 5, 4), max(n, n_pairs, len(pair))
+            codes = [random.integers(0, size, visits).astype(np.uint32) for size in sizes]
+            of_all = [array for j, size in enumerate(sizes) for array in (codes[j], numbers(size, LANES))]
+            self.tables = self.tables._replace(F=None, own=Parts(*of_all[: 2 * parts]), other=Parts(*of_all))
+            if parts == 1:  # as for a side whose rows have one feature
+                self.tables = self.tables._replace(psi=None)
+            else:
+                self.tables = self.tables._replace(other=None)
+            self.row_visits = RowVisits(pair_row.astype(index), numbers(n_pairs), x_step)  # every row has one pair
         self.tile = Tile(np.zeros((99, LANES), dtype), np.zeros(99, dtype), np.zeros(99, dtype))
         self.numbers = numbers
 
@@ -76,7 +88,7 @@ class Random:
     def changed(self) -> list[np.ndarray]:
         """What moves write to."""
         of_rows = [] if self.state.t is None else [self.state.phi_q, self.state.t]
-        return [self.pairs.scores, self.tables.F, *of_rows]
+        return [self.pairs.scores, *([] if self.tables.F is None else [self.tables.F]), *of_rows]
 
 
 @kernel
@@ -120,9 +132,10 @@ def assert_close(found: Any, expected: Any, dtype: type) -> None:
     np.testing.assert_allclose(found, expected, atol=scale * (2e-5 if dtype is np.float32 else 1e-12), rtol=0)
 
 
-@given(seeds, dtypes, st.booleans())
-def test_sums_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
-    r = Random(seed, dtype, pairwise)
+@given(seeds, variants)
+def test_sums_in_registers_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int]) -> None:
+    dtype, pairwise, parts = variant
+    r = Random(seed, dtype, pairwise, parts)
     found, expected = np.zeros((40, LANES)), np.zeros((40, LANES))
     visits, rows, tile, linear = r.pair_visits, r.row_visits, r.tile, np.zeros(99, dtype)
     run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, tile, linear, found)
@@ -141,9 +154,10 @@ def test_sums_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise
     assert_close(found, expected, dtype)
 
 
-@given(seeds, dtypes, st.booleans())
-def test_moves_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
-    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
+@given(seeds, variants)
+def test_moves_in_registers_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int]) -> None:
+    dtype, pairwise, parts = variant
+    r, plain = Random(seed, dtype, pairwise, parts), Random(seed, dtype, pairwise, parts)
     run_moves(r.pair_visits, r.row_visits, r.pairs, r.tables, r.state, r.base, r.delta, r.tile)
     pairs, rows = plain.pair_visits, plain.row_visits
     panel_simd.gather_pairs_plain(pairs, plain.pairs, plain.tables, plain.base, 0, len(pairs.pair), plain.tile)
@@ -153,10 +167,11 @@ def test_moves_in_registers_equal_the_plain_ones(seed: int, dtype: type, pairwis
         assert_close(found, expected, dtype)
 
 
-@given(seeds, dtypes, st.booleans())
-def test_moves_of_events_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
-    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
-    n, levels = min(len(r.tables.F), len(r.pairs.scores)), 4
+@given(seeds, st.sampled_from(VARIANTS[:3]))
+def test_moves_of_events_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int]) -> None:
+    dtype, pairwise, parts = variant
+    r, plain = Random(seed, dtype, pairwise, parts), Random(seed, dtype, pairwise, parts)
+    n, levels = min(len(r.indptr) - 1, len(r.pairs.scores)), 4
     codes, step = r.random.integers(0, levels + 1, n).astype(np.uint32), seed % 2  # the last is none
     rows = EventLevels(codes, r.numbers(n), step)
     moves = Moves(r.numbers(levels, LANES), r.numbers(levels, LANES), r.numbers(levels), r.numbers(levels))
@@ -167,8 +182,9 @@ def test_moves_of_events_equal_the_plain_ones(seed: int, dtype: type, pairwise: 
         assert_close(found, expected, dtype)
 
 
-@given(seeds, dtypes, st.booleans())
-def test_passes_over_rows_equal_the_plain_ones(seed: int, dtype: type, pairwise: bool) -> None:
+@given(seeds, st.sampled_from(VARIANTS[:2]))
+def test_passes_over_rows_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int]) -> None:
+    dtype, pairwise, _ = variant
     r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
     n = len(r.indptr) - 1
     found, expected = (
@@ -224,19 +240,35 @@ def by_panel(letter: str, fields: list[int], k: int) -> Coordinates:
             start += width
 
 
-def one_hot_problem(name: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool) -> Problem:
-    """A problem of the model with one-hot fields alone, on both sides."""
+def one_hot_problem(
+    name: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool, events: bool
+) -> Problem:
+    """A problem of the model with one-hot fields alone, on both sides; ``events``: each context has one pair."""
     problem = make(name, seed, 8, 6, k, "mixed", weighted, strength, 0.5, alpha0)
     random = np.random.default_rng(seed)
+    if events:
+        n_items, n_events = 6, 9
+        cells = np.stack([np.arange(n_events), random.integers(0, n_items, n_events)], axis=1)
+        raw = problem.raw = {
+            "cells": cells,
+            "y": random.uniform(0.5, 1.5, n_events),
+            "alpha": random.uniform(0.01, 3.0, n_events),
+            "m": random.uniform(0.0, 2.0, n_events) if weighted else None,
+            "n": random.uniform(0.0, 2.0, n_items) if weighted else None,
+        }
+        weights = {"context_weight": raw["m"], "item_weight": raw["n"]}
+        problem.feedback = ep.Feedback(*cells.T, raw["y"], raw["alpha"], shape=(n_events, n_items), **weights)
 
-    def fields(n: int) -> dict[str, Any]:
-        codes = [random.integers(0, size, n) for size in (3, 2)]
-        hot = [np.eye(size)[code] * (random.random((n, 1)) < 0.8) for code, size in zip(codes, (3, 2), strict=True)]
+    def fields(n: int, sizes: tuple[int, ...]) -> dict[str, Any]:
+        codes = [random.integers(0, size, n) for size in sizes]
+        hot = [np.eye(size)[code] * (random.random((n, 1)) < 0.8) for code, size in zip(codes, sizes, strict=True)]
         if values:
             hot[1] *= random.normal(size=(n, 1))
-        return {"a": sp.csr_array(hot[0]), "b": sp.csr_array(hot[1])}
+        return {f"f{j}": sp.csr_array(one) for j, one in enumerate(hot)}
 
-    contexts, items = fields(problem.feedback.n_contexts), fields(problem.feedback.n_items)
+    contexts, items = fields(problem.feedback.n_contexts, SIZES), fields(problem.feedback.n_items, SIZES[:2])
+    if events and seed % 2:
+        items = {"f0": sp.eye_array(problem.feedback.n_items, format="csr")}
     X, Z = (np.hstack([x.toarray() for x in side.values()]) for side in (contexts, items))
     m, n = problem.feedback.total_weight(alpha0)
     problem.arguments = {"contexts": contexts, "items": items}
@@ -248,8 +280,17 @@ def one_hot_problem(name: str, seed: int, k: int, alpha0: float, strength: float
     return problem
 
 
+SIZES = (3, 2, 2)
+WAYS: dict[str, tuple[bool, int, int]] = {  # events; rows per joint level; most parts
+    "rows with many pairs": (False, 10**9, 0),
+    "events, vectors stored": (True, 10**9, 0),
+    "events, fields joined": (True, 0, 0),
+    "events, fields joined in part, sums of parts": (True, 2, 3),
+}
+
+
 @pytest.mark.parametrize("name", ["MFSI", "FM"])
-@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("way", WAYS)
 @given(
     seed=seeds,
     k=st.sampled_from([1, 3, 16, 18]),
@@ -259,30 +300,29 @@ def one_hot_problem(name: str, seed: int, k: int, alpha0: float, strength: float
     values=st.booleans(),
 )
 def test_one_hot_fields_are_swept_as_by_dense_coordinate_descent(
-    name: str, shared: bool, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool
+    name: str, way: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool
 ) -> None:
-    """In the order panel, field, level, dimension; whether fields share passes over the rows or not, and for features of any
-    value."""
+    """In the order panel, field, level, dimension, for features of any value; whatever way the vectors and sums come about."""
     if strength == 0.0:
         k = min(k, 3)  # without L2, steps in more dimensions than there are rows are rounding
-    problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values)
+    events, rows_per_cell, most = WAYS[way]
+    problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values, events)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(panel_stages, "ROWS_PER_CELL", 0 if shared else 10**9)
+        for setting, value in (("ROWS_PER_CELL", rows_per_cell), ("MOST", most), ("ROWS_PER_LEVEL", 0)):
+            patch.setattr(level_parts, setting, value)
+        patch.setattr(panel_sources, "MOST", most)
         solver = problem.solver(rotate=False, field_solver="block")
         expected = {letter: value.astype(float) for letter, value in shown(solver).items()}
         sweeps = solver.sweeps()
-        next(sweeps)
-        linear = [("b", (0,)), *(("w", (j,)) for j in range(5))] if name == "FM" else []
-        dense_steps(problem, expected, iter([*linear, *by_panel("W", [3, 2], k)]))
-        for letter, value in shown(solver).items():
-            scale = max(1.0, float(np.abs(expected[letter]).max()))
-            np.testing.assert_allclose(value, expected[letter], atol=1e-8 * scale, rtol=0, err_msg=letter)
-        next(sweeps)
-        linear = [("h", (j,)) for j in range(5)] if name == "FM" else []
-        dense_steps(problem, expected, iter([*linear, *by_panel("H", [3, 2], k)]))
-        for letter, value in shown(solver).items():
-            scale = max(1.0, float(np.abs(expected[letter]).max()))
-            np.testing.assert_allclose(value, expected[letter], atol=1e-7 * scale, rtol=0, err_msg=letter)
+        for letter, linear in (("W", ["b", "w"]), ("H", ["h"])):
+            next(sweeps)
+            first = [(x, (j,)) for x in linear if name == "FM" for j in range(len(expected[x]))]
+            side_of = problem.arguments["contexts" if letter == "W" else "items"]
+            widths = [field.shape[1] for field in side_of.values()]
+            dense_steps(problem, expected, iter([*first, *by_panel(letter, widths, k)]))
+            for parameter, value in shown(solver).items():
+                scale = max(1.0, float(np.abs(expected[parameter]).max()))
+                np.testing.assert_allclose(value, expected[parameter], atol=1e-7 * scale, rtol=0, err_msg=parameter)
 
 
 def panels_only(patch: pytest.MonkeyPatch) -> list[bool]:

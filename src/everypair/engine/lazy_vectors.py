@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from everypair.engine.level_parts import LevelParts
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.kernels.pairs import add_scaled, combine_three
 from everypair.runtime.parallel import Workers
@@ -54,6 +55,13 @@ class LazyVectors(Vectors):
         """Parameters have changed: what was computed of them is out of date, but for what is kept."""
         self._last: tuple[int, np.ndarray] | None = None  # the dimension asked for last
         self._dimension: Callable[[int], np.ndarray] | None = None  # may have tables of its own, made of parameters
+
+    @property
+    def level_parts(self) -> LevelParts | None:
+        return self._tower.level_parts
+
+    def part_tables(self, first: int, last: int) -> list[np.ndarray]:
+        return self._tower.part_tables(first, last)
 
     def replace(self, first: int, last: int, panel: np.ndarray) -> None:
         """Nothing to store: the panel is computed from the parameters."""

@@ -18,10 +18,10 @@ from everypair.columns.fields import Field
 from everypair.columns.history_field import HistoryField
 from everypair.engine.blocks import FieldBlock
 from everypair.engine.conjugate_gradients import conjugate_gradients, step_length
-from everypair.engine.panel_stages import SideRows
+from everypair.engine.panel_stages import PanelViews, SideRows
 from everypair.kernels import panel_sequences as kernels
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.panel_levels import PanelData, PanelGram
+from everypair.kernels.panel_levels import PanelGram
 from everypair.kernels.panel_rows import Path, RowGram
 from everypair.kernels.panel_sequences import Direction, PanelHistory, PanelRows
 from everypair.kernels.simd import LANES
@@ -154,13 +154,17 @@ class FieldStage:
     """A field whose features share rows, or have values: all of its weights in a panel are moved together."""
 
     def __init__(self, block: FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
-        self.blocks = [block]
+        self.blocks: list[FieldBlock] = [block]
         self._field, self._rows, self._dtype, self._workers = block.field, rows, dtype, workers
 
-    def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
+    def table(self, tables: list[np.ndarray]) -> np.ndarray:
+        """The weights of the features."""
+        return tables[0]
+
+    def sweep(self, data: PanelViews, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
         """Lower the loss over the weights ``tables[0]``."""
         (W,), (of_field,) = tables, settings
-        rows = PanelRows(self._rows.indptr, data, _row_gram(gram, self._dtype))
+        rows = PanelRows(self._rows.indptr, data.rows, _row_gram(gram, self._dtype))
         penalty = of_field.penalty if np.ndim(of_field.penalty) == 0 else np.asarray(of_field.penalty)[:, None]
         products = self._products(rows, of_field.penalty)
         slopes, w = products.slopes(), W.astype(np.float64)

@@ -11,6 +11,7 @@ import numpy as np
 from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.table import Levels
 from everypair.engine.blocks import FieldBlock, LevelBlock
+from everypair.engine.level_parts import Coded, join
 from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.order import grouped
@@ -20,8 +21,6 @@ from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
-
-ROWS_PER_CELL = 256  # fewer, and a pass over the rows for each field costs less than steps on the moments of cells
 
 
 class SideRows(NamedTuple):
@@ -33,6 +32,14 @@ class SideRows(NamedTuple):
     @property
     def n(self) -> int:
         return len(self.indptr) - 1
+
+
+class PanelViews(NamedTuple):
+    """The data of a panel for sums over the visits of a stage, and for what follows in the order of the rows; the same unless
+    vectors are sums of parts."""
+
+    visits: PanelData
+    rows: PanelData
 
 
 class Groups:
@@ -61,6 +68,7 @@ class Groups:
         values: Values = 1.0,
         every: bool = False,
     ) -> None:
+        self._visited: dict[int, np.ndarray] = {}
         x, x_step = np.atleast_1d(np.asarray(values, dtype)), np.ndim(values)
         pair_x = x
         members = np.ascontiguousarray(members, np.int32 if rows.n < 2**31 else np.int64)
@@ -70,6 +78,7 @@ class Groups:
             before = np.concatenate([[0], np.cumsum(lengths)])
             pair_bounds, pair_row = before[bounds], np.repeat(members, lengths)
             pair = np.arange(before[-1]) + np.repeat(rows.indptr[members] - before[:-1], lengths)
+            pair = pair.astype(np.int32 if before[-1] < 2**31 else np.int64)
             pair_x = np.repeat(x, lengths) if x_step else x
         self.visits = Visits(
             PairVisits(pair_row, pair, pair_x, x_step),
@@ -85,6 +94,12 @@ class Groups:
         self.pieces = GroupPieces(long, edges, np.repeat(long, counts), part)
         work = np.where(most > SHARED, 0, np.diff(pair_bounds) + np.diff(bounds))
         self.ranges = workers.split(np.concatenate([[0], np.cumsum(work)]))
+
+    def visited(self, key: int, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """``codes`` of the rows of the visits, the same array for the same key; those given where visits follow the rows."""
+        if key not in self._visited:
+            self._visited[key] = codes if len(rows) == len(codes) and in_order(rows) else codes[rows]
+        return self._visited[key]
 
     @property
     def n_pieces(self) -> int:
@@ -105,19 +120,38 @@ class LevelStage:
         self._groups = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block))
         self._events = event_levels(block, rows.n, dtype) if rows.by_event else None
 
-    def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
+    @property
+    def codes(self) -> np.ndarray:
+        """The level of each row of a side of events."""
+        assert self._events is not None
+        return self._events.codes
+
+    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
+        """The codes of another field, number ``key``, in the order of the visits to rows."""
+        return self._groups.visited(key, codes, self._groups.visits.rows.row)
+
+    def visited_pairs(self, key: int, codes: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        """The codes of the other side's rows, number ``key``, in the order of the visits to pairs."""
+        pair = self._groups.visits.pairs.pair
+        return self._groups.visited(key, codes, indices if in_order(pair) else indices[pair])
+
+    def table(self, tables: list[np.ndarray]) -> np.ndarray:
+        """The vectors of the levels."""
+        return tables[0]
+
+    def sweep(self, data: PanelViews, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
         """Steps on the vectors ``tables[0]`` of the field's levels."""
         (W,), (of_field,), groups, run = tables, settings, self._groups, self._workers.run
         moves = Moves(W.copy(), np.zeros_like(W), np.zeros(len(W), W.dtype), np.zeros(len(W), W.dtype))
         if groups.n_pieces:
             moments, tasks = np.empty((groups.n_pieces, kernels.SIZE, LANES)), range(groups.n_pieces + 1)
-            run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data, moves.base, False, moments)
+            run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data.visits, moves.base, False, moments)
             kernels.step_long(groups.pieces, moments, gram, of_field, W, moves)
             if self._events is None:
-                groups.move(data, gram, moves, self._workers)
-        run(kernels.sweep, groups.ranges, groups.visits, data, gram, of_field, self._events is not None, W, moves)
+                groups.move(data.visits, gram, moves, self._workers)
+        run(kernels.sweep, groups.ranges, groups.visits, data.visits, gram, of_field, self._events is not None, W, moves)
         if self._events is not None:
-            follow_events(self._events, data, gram, moves, self._workers)
+            follow_events(self._events, data.rows, gram, moves, self._workers)
 
 
 class CellStage:
@@ -125,7 +159,7 @@ class CellStage:
 
     def __init__(self, blocks: Sequence[LevelBlock], cells: np.ndarray, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
-        self._n = int(cells.max(initial=-1)) + 1
+        self._n = int(cells.max(initial=0)) + 1
         bounds, members = grouped(cells, self._n, np.int64)
         self._events = EventLevels(cells.astype(np.uint32), np.ones(1, dtype), 0)
         self._groups = Groups(rows, bounds, members, dtype, workers, every=True)
@@ -133,71 +167,60 @@ class CellStage:
         self._codes = codes  # of the fields, by cell; the number of levels for none
         self._members = [_without_none(code, _n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
 
-    def sweep(self, data: PanelData, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
-        """Steps on the vectors of all fields, one field after the other."""
-        groups, run = self._groups, self._workers.run
+    @property
+    def codes(self) -> np.ndarray:
+        """The cell of each row."""
+        return self._events.codes
+
+    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
+        """The codes of another field, number ``key``, in the order of the visits to rows."""
+        return self._groups.visited(key, codes, self._groups.visits.rows.row)
+
+    def table(self, tables: list[np.ndarray]) -> np.ndarray:
+        """The vectors of the cells: sums over the fields."""
         bases = np.zeros((self._n, LANES), self._dtype)
         for W, codes in zip(tables, self._codes, strict=True):
             bases += np.concatenate([W, np.zeros((1, LANES), W.dtype)])[codes]
+        return bases
+
+    def sweep(self, data: PanelViews, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
+        """Steps on the vectors of all fields, one field after the other."""
+        groups, run, bases = self._groups, self._workers.run, self.table(tables)
         tasks, of_pieces = range(groups.n_pieces + 1), np.empty((groups.n_pieces, kernels.SIZE, LANES))
-        run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data, bases, True, of_pieces)
+        run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data.visits, bases, True, of_pieces)
         moments = np.empty((self._n, kernels.SIZE, LANES))
         kernels.gather_cells(groups.pieces, of_pieces, moments)
         cells = Cells(moments, bases.astype(np.float64), np.zeros((self._n, LANES)), np.zeros(self._n))
         for W, (bounds, members), of_field in zip(tables, self._members, settings, strict=True):
             kernels.step_cells(bounds, members, cells, gram, of_field, W)
         shifts = cells.shifts.astype(self._dtype)
-        follow_events(self._events, data, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
+        follow_events(self._events, data.rows, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
+
+
+def in_order(rows: np.ndarray) -> bool:
+    """Whether they are 0, 1, 2, ..."""
+    return bool(np.array_equal(rows, np.arange(len(rows))))
 
 
 def follow_events(events: EventLevels, data: PanelData, gram: PanelGram, moves: Moves, workers: Workers) -> None:
     """Scores and rows of a side of events after the steps of levels, or of cells."""
     moves = moves._replace(along=(moves.delta @ gram.v).astype(moves.delta.dtype))
-    workers.run(kernels.follow_events, workers.even(len(data.tables.F)), events, data, gram, moves)
+    workers.run(kernels.follow_events, workers.even(len(events.codes)), events, data, gram, moves)
 
 
 def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers) -> list[LevelStage | CellStage]:
     """Stages for one-hot fields, in their order: those of events next to each other share one while their joint levels are few."""
-    found: list[LevelStage | CellStage] = []
-    shared: list[LevelBlock] = []
-    cells = np.empty(0, np.int64)
-
-    def close() -> None:
-        if len(shared) == 1:
-            found.append(LevelStage(shared[0], rows, dtype, workers))
-        elif shared:
-            found.append(CellStage(shared, cells, rows, dtype, workers))
-        shared.clear()
-
     if not rows.by_event:
         return [LevelStage(block, rows, dtype, workers) for block in blocks]
-    for block in blocks:
-        both = _joint(cells, block) if shared else None
-        if both is None:
-            close()
-            both = _joint(np.zeros(rows.n, np.int64), block) if block.levels is not None else None
-            if both is None:
-                found.append(LevelStage(block, rows, dtype, workers))
-                continue
-        shared.append(block)
-        cells = both
-    close()
+    coded = [None if block.levels is None else Coded(_codes(block), _n_levels(block)) for block in blocks]
+    found: list[LevelStage | CellStage] = []
+    for joint in join(coded):
+        members = [blocks[j] for j in joint.fields]
+        if len(members) == 1:
+            found.append(LevelStage(members[0], rows, dtype, workers))
+        else:
+            found.append(CellStage(members, joint.codes, rows, dtype, workers))
     return found
-
-
-def _joint(cells: np.ndarray, block: LevelBlock) -> np.ndarray | None:
-    """The combinations of cells and levels that occur, numbered; None if they are too many."""
-    if block.levels is None:
-        return None
-    codes, n = _codes(block), _n_levels(block) + 1
-    size = (int(cells.max(initial=0)) + 1) * n
-    if size > 4 * len(cells):
-        return None
-    both = cells * n + codes
-    there = np.zeros(size, bool)
-    there[both] = True
-    number = np.cumsum(there) - 1
-    return number[both] if (number[-1] + 1) * ROWS_PER_CELL <= len(cells) else None
 
 
 def rows_of_levels(block: LevelBlock | FieldBlock, n_rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,14 @@ import numpy as np
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.panel_fields import FieldStage
-from everypair.engine.panel_stages import LevelStage, SideRows, has_levels, level_stages, rows_of_levels
+from everypair.engine.panel_sources import PanelSources
+from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, rows_of_levels
 from everypair.engine.vectors import Vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Observed
 from everypair.kernels.panel_levels import PanelData, PanelGram
-from everypair.kernels.panel_simd import PanelPairs, PanelTables, RowState
+from everypair.kernels.panel_simd import PanelPairs, RowState
 from everypair.kernels.simd import LANES
 from everypair.runtime.numerics import Values, lost_decrease, tiny
 from everypair.runtime.parallel import Workers
@@ -55,6 +56,8 @@ class PanelPlan:
             self.stages.append((LevelStage if has_levels(block) else FieldStage)(block, rows, dtype, workers))
             levels = []
         self.stages += level_stages(levels, rows, dtype, workers)
+        if len(self.blocks) == 1 and has_levels(self.blocks[0]):
+            self.bias = None  # a row has one feature: there are no pairwise terms
 
     def sweep(
         self, observed: Observed, weight: Values, vectors: SideVectors, settings: StepSettings, row_sizes: np.ndarray | None
@@ -68,23 +71,26 @@ class PanelPlan:
         weight = np.atleast_1d(np.asarray(weight, dtype))
         before = phi_q = t = psi_q = None
         if q is not None:
-            before = own.dim(q)
-            phi_q, t, psi_q = before.copy(), np.empty(self.rows.n, dtype), np.ascontiguousarray(other.dim(q), dtype)
+            before, psi_q = own.dim(q), _constant(np.ascontiguousarray(other.dim(q), dtype))
+            phi_q, t = before.copy(), np.empty(self.rows.n, dtype)
             own.combine(J[q], t, workers)
+        sources = PanelSources(self.stages, self.rows, own, other, observed.indices)
         for first in range(self.first, self.last, LANES):
             last = min(first + LANES, self.last)
-            psi, F = other.panel(first, last, workers), own.panel(first, last, workers)
+            tables = [[_table(block, first, last) for block in stage.blocks] for stage in self.stages]
+            sources.begin(
+                first, last, [stage.table(of_stage) for stage, of_stage in zip(self.stages, tables, strict=True)], workers
+            )
             rest = self._rest(own, J, first, last)
             state = RowState(weight, int(len(weight) > 1), rest, LANES if len(rest) > LANES else 0, phi_q, t)
-            data = PanelData(pairs, PanelTables(psi, psi_q, F), state, q is not None)
             gram = _panel_gram(J, first, last, q, rest if len(rest) == LANES else np.zeros(LANES))
-            for stage in self.stages:
-                tables = [_table(block, first, last) for block in stage.blocks]
-                of_blocks = [of[id(block)] for block in stage.blocks]
-                stage.sweep(data, gram, tables, of_blocks)
-                for block, W in zip(stage.blocks, tables, strict=True):
+            for number, stage in enumerate(self.stages):
+                views = (PanelData(pairs, of_view, state, q is not None) for of_view in sources.views(number, psi_q))
+                stage.sweep(PanelViews(*views), gram, tables[number], [of[id(block)] for block in stage.blocks])
+                sources.moved(number, stage.table(tables[number]))
+                for block, W in zip(stage.blocks, tables[number], strict=True):
                     _rows_of(block, first, last)[...] = W[:, : last - first]
-            own.replace(first, last, F)
+            sources.end(first, last)
         if q is not None and phi_q is not None:
             own.advance(q, phi_q - before, workers)
 
@@ -119,6 +125,11 @@ class PanelPlan:
 
         self.workers.chunks(self.rows.n, some)
         return out.reshape(-1)
+
+
+def _constant(psi_q: np.ndarray) -> np.ndarray:
+    """One number in place of an array of equal ones."""
+    return psi_q[:1] if len(psi_q) and np.all(psi_q == psi_q[0]) else psi_q
 
 
 def lacks_l2(block: LevelBlock | FieldBlock, n_rows: int) -> bool:

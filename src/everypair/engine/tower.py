@@ -15,6 +15,7 @@ from everypair.engine.binding import BindContext, StepSettings
 from everypair.engine.blocks import Block
 from everypair.engine.contribution import Contribution
 from everypair.engine.dimensions import FACTOR
+from everypair.engine.level_parts import LevelParts
 from everypair.engine.parameter import Parameter
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
@@ -144,6 +145,15 @@ class Tower(ABC):
         """A function from a range of rows of the fit to their ``phi`` in dimensions ``first:last``, with the current parameters;
         for towers that are ``lazy``."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
+
+    @property
+    def level_parts(self) -> LevelParts | None:
+        """How the vectors of rows are sums of few, in all dimensions that are not ``kept``; None where they are not."""
+        return None
+
+    def part_tables(self, first: int, last: int) -> list[np.ndarray]:
+        """The vectors of these parts in dimensions ``first:last``, with the current parameters."""
+        raise NotImplementedError(f"{type(self).__name__} has no parts")
 
     def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray | None:
         """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are ``kept``; None if that costs

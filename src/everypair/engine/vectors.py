@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
 
 PANEL_ROWS = 8_192  # rows of a panel that are computed at a time: fixed, because rounding depends on it
+
+if TYPE_CHECKING:
+    from everypair.engine.level_parts import LevelParts
+
 RangeVectors = Callable[[int, int], np.ndarray]  # from a range of rows to their vectors
 
 
@@ -66,6 +70,18 @@ class Vectors:
         """``phi_f += delta``."""
         workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
         self.dims_changed()
+
+    @property
+    def level_parts(self) -> LevelParts | None:
+        """How vectors that are not stored are sums of few; None where they are not."""
+        return None
+
+    def part_tables(self, first: int, last: int) -> list[np.ndarray]:
+        """The vectors of these parts in dimensions ``first:last``."""
+        raise NotImplementedError(f"{type(self).__name__} has no parts")
+
+    def forget(self) -> None:
+        """Parameters have changed: what was computed of them is out of date; nothing, where all is stored."""
 
     def replace(self, first: int, last: int, panel: np.ndarray) -> None:
         """Dimensions ``first:last`` become the columns of a panel: parameters have changed."""

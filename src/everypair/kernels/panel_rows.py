@@ -65,11 +65,11 @@ def gradients_plain(indptr, pairs, tables, state, gram, lo, hi, at, slope, curva
         for p in range(indptr[c], indptr[c + 1]):
             i = pairs.indices[p]
             a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-            z = tables.psi[i] if tables.psi_q is None else tables.psi[i] + tables.psi_q[i] * F
+            z = tables.psi[i] if tables.psi_q is None else tables.psi[i] + tables.psi_q[i * tables.psi_q_step] * F
             residual = a * pairs.scores[p] - b
             g, h = g + residual * z, h + a * z * z
             if tables.psi_q is not None:
-                g_q += residual * tables.psi_q[i]
+                g_q += residual * tables.psi_q[i * tables.psi_q_step]
         slope[at + c - lo], curvature[at + c - lo] = g, np.maximum(h, 0.0)
         if tables.psi_q is not None:
             of_q[at + c - lo] = g_q
@@ -85,7 +85,7 @@ def products_plain(indptr, pairs, tables, state, gram, lo, hi, at, u):
             moved = moved + weight * (gram.v * q + F * (np.sum(gram.v * x) + gram.J_qq * q))
         for p in range(indptr[c], indptr[c + 1]):
             i = pairs.indices[p]
-            z = tables.psi[i] if tables.psi_q is None else tables.psi[i] + tables.psi_q[i] * F
+            z = tables.psi[i] if tables.psi_q is None else tables.psi[i] + tables.psi_q[i * tables.psi_q_step] * F
             moved = moved + pairs.a[p * pairs.a_step] * np.sum(z * x) * z
         u[at + c - lo] = moved
 
@@ -110,7 +110,7 @@ def line_plain(indptr, pairs, tables, state, gram, lo, hi, at, path, out):
         for pair in range(indptr[c], indptr[c + 1]):
             i = pairs.indices[pair]
             a, b = np.float64(pairs.a[pair * pairs.a_step]), pairs.b[pair * pairs.b_step]
-            residual, q = a * pairs.scores[pair] - b, np.asarray(tables.psi_q)[i]
+            residual, q = a * pairs.scores[pair] - b, np.asarray(tables.psi_q)[i * tables.psi_q_step]
             first, second = np.sum(tables.psi[i] * u) + q * p, q * square
             out[0] += 2 * residual * first
             out[1] += 2 * residual * second + a * first * first
@@ -132,7 +132,7 @@ def advance_plain(indptr, pairs, tables, state, gram, lo, hi, at, path, length):
             i = pairs.indices[pair]
             pairs.scores[pair] += length * np.sum(tables.psi[i] * u)
             if tables.psi_q is not None:
-                pairs.scores[pair] += tables.psi_q[i] * moved
+                pairs.scores[pair] += tables.psi_q[i * tables.psi_q_step] * moved
         tables.F[c] += length * u
 
 
@@ -257,7 +257,7 @@ def _advance(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, path, le
                 (dot_psi,) = code.dots((code.load_row("psi", i), u))
                 change = code.mul(length, dot_psi)
                 if code.pairwise:
-                    change = code.fadd(change, code.mul(code.value("psi_q", i), moved))
+                    change = code.fadd(change, code.mul(code.value("psi_q", i, "psi_q_step"), moved))
                 code.add_at("scores", place, change)
             code.store_row("F", c, code.fma(code.splat(length), u, F))
         return context.get_dummy_value()
@@ -305,7 +305,7 @@ class _RowCode(PanelCode):  # pragma: no cover - compiled
     def pair(self, p: Any) -> _Pair:
         i, a = self.index("indices", p), self.value("a", p, "a_step")
         residual = self.builder.fsub(self.mul(a, self.value("scores", p)), self.value("b", p, "b_step"), flags=CONTRACT)
-        return _Pair(self.load_row("psi", i), self.value("psi_q", i) if self.pairwise else None, a, residual)
+        return _Pair(self.load_row("psi", i), self.value("psi_q", i, "psi_q_step") if self.pairwise else None, a, residual)
 
     def z(self, pair: _Pair, F: Any) -> Any:
         return self.fma(self.splat(pair.q), F, pair.psi) if self.pairwise else pair.psi

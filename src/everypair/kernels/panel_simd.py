@@ -59,13 +59,34 @@ class RowVisits(NamedTuple):
     row_x_step: int
 
 
-class PanelTables(NamedTuple):
-    """Sixteen dimensions of the other side's vectors and of this side's factor sums F; ``psi_q`` is the other side's partner of our
-    bias dimension, or None without pairwise terms."""
+class Parts(NamedTuple):
+    """Vectors as sums of up to three, of which there are few and which stay in the cache: ``table0[codes0[v]] + ...``, by visit.
+    None where there are fewer than three."""
 
-    psi: np.ndarray
+    codes0: Any = None
+    table0: Any = None
+    codes1: Any = None
+    table1: Any = None
+    codes2: Any = None
+    table2: Any = None
+
+
+class PanelTables(NamedTuple):
+    """Sixteen dimensions of both sides' vectors.
+
+    ``psi`` are those of the other side; ``psi_q`` its partner of our bias dimension, or None without pairwise terms, with a
+    ``psi_q_step`` of 0 where it is one number. ``F`` has the factor sum of each row of this side.
+
+    Where rows are many, and their vectors sums of few, ``own`` (in place of F) has what a row's other features add up to, and
+    ``other`` (in place of psi) the other side's vectors.
+    """
+
+    psi: Any
     psi_q: Any
-    F: np.ndarray
+    psi_q_step: int
+    F: Any
+    own: Any = None
+    other: Any = None
 
 
 class RowState(NamedTuple):
@@ -110,6 +131,23 @@ class Moves(NamedTuple):
     shift: np.ndarray
 
 
+def _sum_of(parts, v):
+    """The vector of a visit."""
+    total = parts.table0[parts.codes0[v]]
+    if parts.codes1 is not None:
+        total = total + parts.table1[parts.codes1[v]]
+    return total if parts.codes2 is None else total + parts.table2[parts.codes2[v]]
+
+
+def _rest(tables, c, v, x, base):
+    """E: what the other features of row c add up to."""
+    return _sum_of(tables.own, v) if tables.F is None else tables.F[c] - x * base
+
+
+def _other(tables, i, v):
+    return tables.psi[i] if tables.other is None else _sum_of(tables.other, v)
+
+
 def gather_pairs_plain(visits, pairs, tables, base, lo, hi, tile):
     """The vectors z of visits lo:hi, and the weights ``a x^2`` and ``x (a s - b)`` of their squares and of themselves; ``base``
     is the level's vector."""
@@ -117,9 +155,9 @@ def gather_pairs_plain(visits, pairs, tables, base, lo, hi, tile):
         c, p, x = visits.pair_row[v], visits.pair[v], visits.pair_x[v * visits.pair_x_step]
         i = pairs.indices[p]
         a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-        tile.vectors[v - lo] = tables.psi[i]
+        tile.vectors[v - lo] = _other(tables, i, v)
         if tables.psi_q is not None:
-            tile.vectors[v - lo] += tables.psi_q[i] * (tables.F[c] - x * base)
+            tile.vectors[v - lo] += tables.psi_q[i * tables.psi_q_step] * _rest(tables, c, v, x, base)
         tile.tile_weight[v - lo], tile.residual[v - lo] = a * x * x, x * (a * pairs.scores[p] - b)
 
 
@@ -130,7 +168,7 @@ def gather_rows_plain(visits, tables, state, base, lo, hi, tile, linear, out):
     for v in range(lo, hi):
         c, x = visits.row[v], visits.row_x[v * visits.row_x_step]
         weight = state.weight[c * state.weight_step] * x
-        tile.vectors[v - lo], tile.tile_weight[v - lo], linear[v - lo] = tables.F[c] - x * base, weight * x, weight
+        tile.vectors[v - lo], tile.tile_weight[v - lo], linear[v - lo] = _rest(tables, c, v, x, base), weight * x, weight
         out[0] += weight * x
         out[1] += weight
         if tables.psi_q is not None:
@@ -173,8 +211,8 @@ def sum_shifts_plain(visits, pairs, tables, base, lo, hi, out):
     for v in range(lo, hi if tables.psi_q is not None else lo):
         c, p = visits.pair_row[v], visits.pair[v]
         i = pairs.indices[p]
-        a, b, q = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step], np.asarray(tables.psi_q)[i]
-        out[0] += a * q * (tables.psi[i] + q * (tables.F[c] - base))
+        a, b, q = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step], np.asarray(tables.psi_q)[i * tables.psi_q_step]
+        out[0] += a * q * (_other(tables, i, v) + q * _rest(tables, c, v, 1.0, base))
         out[1, 0] += a * q * q
         out[1, 1] += (a * pairs.scores[p] - b) * q
 
@@ -190,10 +228,11 @@ def move_rows_plain(visits, tables, state, base, delta, along, J_qq, lo, hi):
     for v in range(lo, hi):
         c, x = visits.row[v], visits.row_x[v * visits.row_x_step]
         if tables.psi_q is not None:
-            u = x * np.sum(delta * (tables.F[c] - x * base))
+            u = x * np.sum(delta * _rest(tables, c, v, x, base))
             state.phi_q[c] += u
             state.t[c] += x * along + J_qq * u
-        tables.F[c] += x * delta
+        if tables.F is not None:
+            tables.F[c] += x * delta
 
 
 def move_events_plain(rows, pairs, tables, state, moves, J_qq, lo, hi):
@@ -205,12 +244,13 @@ def move_events_plain(rows, pairs, tables, state, moves, J_qq, lo, hi):
         delta = moves.delta[level]
         moved = x * np.sum(delta * tables.psi[i])
         if tables.psi_q is not None:
-            u = x * np.sum(delta * (tables.F[c] - x * moves.base[level])) + moves.shift[level]
-            moved += tables.psi_q[i] * u
+            u = x * np.sum(delta * _rest(tables, c, c, x, moves.base[level])) + moves.shift[level]
+            moved += tables.psi_q[i * tables.psi_q_step] * u
             state.phi_q[c] += u
             state.t[c] += x * moves.along[level] + J_qq * u
         pairs.scores[c] += moved
-        tables.F[c] += x * delta
+        if tables.F is not None:
+            tables.F[c] += x * delta
 
 
 @intrinsic
@@ -219,7 +259,8 @@ def _gather_pairs(typingctx, visits, pairs, tables, base, lo, hi, tile):  # prag
     signature = types.void(visits, pairs, tables, base, n, n, tile)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "visits", "pairs", "tables", "base", "lo", "hi", "tile")
+        names = ("visits", "pairs", "tables", "base", "lo", "hi", "tile")
+        code = PanelCode(context, builder, signature, args, *names, precision="scores")
         base = code.base()
         with code.over(code["lo"], code["hi"], 1) as v:
             c, p, x = code.index("pair_row", v), code.index("pair", v), code.value("pair_x", v, "pair_x_step")
@@ -229,7 +270,7 @@ def _gather_pairs(typingctx, visits, pairs, tables, base, lo, hi, tile):  # prag
                 builder.fmul(xa, code.value("scores", p), flags=CONTRACT), builder.fmul(x, b, flags=CONTRACT), flags=CONTRACT
             )
             place = builder.sub(v, code["lo"])
-            code.put(place, code.partner(c, code.index("indices", p), x, base), builder.fmul(x, xa, flags=CONTRACT), residual)
+            code.put(place, code.partner(c, code.index("indices", p), v, x, base), builder.fmul(x, xa, flags=CONTRACT), residual)
         return context.get_dummy_value()
 
     return signature, generate
@@ -242,13 +283,13 @@ def _gather_rows(typingctx, visits, tables, state, base, lo, hi, tile, linear, o
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         names = ("visits", "tables", "state", "base", "lo", "hi", "tile", "linear", "out")
-        code = PanelCode(context, builder, signature, args, *names)
+        code = PanelCode(context, builder, signature, args, *names, precision="weight")
         base, numbers = code.base(), code.zero_numbers(4)
         with code.over(code["lo"], code["hi"], 1) as v:
             c, x, k = code.index("row", v), code.value("row_x", v, "row_x_step"), builder.sub(v, code["lo"])
             weight = builder.fmul(x, code.value("weight", c, "weight_step"), flags=CONTRACT)
             square = builder.fmul(x, weight, flags=CONTRACT)
-            code.store(code.rest(c, x, base), code.place("vectors", builder.mul(k, I64(LANES))))
+            code.store(code.rest(c, v, x, base), code.place("vectors", builder.mul(k, I64(LANES))))
             builder.store(square, code.place("tile_weight", k))
             builder.store(weight, code.place("linear", k))
             code.add_number(numbers[0], square)
@@ -323,15 +364,16 @@ def _sum_shifts(typingctx, visits, pairs, tables, base, lo, hi, out):  # pragma:
     signature = types.void(visits, pairs, tables, base, n, n, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "visits", "pairs", "tables", "base", "lo", "hi", "out")
+        names = ("visits", "pairs", "tables", "base", "lo", "hi", "out")
+        code = PanelCode(context, builder, signature, args, *names, precision="scores")
         if not code.pairwise:
             return context.get_dummy_value()
         base, vectors, numbers = code.base(), code.zeros(1), code.zero_numbers(2)
         with code.over(code["lo"], code["hi"], 1) as v:
             c, p = code.index("pair_row", v), code.index("pair", v)
             i = code.index("indices", p)
-            a, b, q = code.value("a", p, "a_step"), code.value("b", p, "b_step"), code.value("psi_q", i)
-            z = code.partner(c, i, ir.Constant(code.scalar, 1.0), base)
+            a, b, q = code.value("a", p, "a_step"), code.value("b", p, "b_step"), code.value("psi_q", i, "psi_q_step")
+            z = code.partner(c, i, v, ir.Constant(code.scalar, 1.0), base)
             weight = builder.fmul(a, q, flags=CONTRACT)
             code.add_to(vectors[0], code.splat(weight), z)
             code.add_number(numbers[0], builder.fmul(weight, q, flags=CONTRACT))
@@ -373,7 +415,7 @@ def _move_rows(typingctx, visits, tables, state, base, delta, along, J_qq, lo, h
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         names = ("visits", "tables", "state", "base", "delta", "along", "J_qq", "lo", "hi")
-        code = PanelCode(context, builder, signature, args, *names)
+        code = PanelCode(context, builder, signature, args, *names, precision="weight")
         base, delta = code.base(), code.lanes("delta", I64(0))
         along, J_qq = (code.number(name) for name in ("along", "J_qq"))
 
@@ -383,8 +425,9 @@ def _move_rows(typingctx, visits, tables, state, base, delta, along, J_qq, lo, h
                 c, x = code.index("row", v), code.value("row_x", v, "row_x_step")
                 rows.append((c, x))
                 if code.pairwise:
-                    moves.append(builder.fmul(delta, code.rest(c, x, base), flags=CONTRACT))
-                code.advance_row(c, x, delta)
+                    moves.append(builder.fmul(delta, code.rest(c, v, x, base), flags=CONTRACT))
+                if code.has("F"):
+                    code.advance_row(c, x, delta)
             if code.pairwise:
                 for (c, x), total in zip(rows, code.totals(moves), strict=True):
                     code.advance_bias(c, builder.fmul(x, total, flags=CONTRACT), builder.fmul(x, along, flags=CONTRACT), J_qq)
@@ -401,7 +444,8 @@ def _move_events(typingctx, rows, pairs, tables, state, moves, J_qq, lo, hi):  #
     signature = types.void(rows, pairs, tables, state, moves, types.float64, n, n)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = PanelCode(context, builder, signature, args, "rows", "pairs", "tables", "state", "moves", "J_qq", "lo", "hi")
+        names = ("rows", "pairs", "tables", "state", "moves", "J_qq", "lo", "hi")
+        code = PanelCode(context, builder, signature, args, *names, precision="scores")
         J_qq, levels = code.number("J_qq"), builder.extract_value(code.array("delta").shape, 0)
         with code.over(code["lo"], code["hi"], 1) as c:
             level = code.index("codes", c)
@@ -410,15 +454,18 @@ def _move_events(typingctx, rows, pairs, tables, state, moves, J_qq, lo, hi):  #
                 delta = code.lanes("delta", at)
                 products = [builder.fmul(delta, code.lanes("psi", builder.mul(i, I64(LANES))), flags=CONTRACT)]
                 if code.pairwise:
-                    products.append(builder.fmul(delta, code.rest(c, x, code.lanes("base", at)), flags=CONTRACT))
+                    products.append(builder.fmul(delta, code.rest(c, c, x, code.lanes("base", at)), flags=CONTRACT))
                 total, *of_bias = code.totals(products)
                 moved = builder.fmul(x, total, flags=CONTRACT)
                 if code.pairwise:
                     u = builder.fadd(builder.fmul(x, of_bias[0], flags=CONTRACT), code.value("shift", level), flags=CONTRACT)
-                    moved = builder.fadd(moved, builder.fmul(code.value("psi_q", i), u, flags=CONTRACT), flags=CONTRACT)
+                    moved = builder.fadd(
+                        moved, builder.fmul(code.value("psi_q", i, "psi_q_step"), u, flags=CONTRACT), flags=CONTRACT
+                    )
                     code.advance_bias(c, u, builder.fmul(x, code.value("along", level), flags=CONTRACT), J_qq)
                 code.add_at("scores", c, moved)
-                code.advance_row(c, x, delta)
+                if code.has("F"):
+                    code.advance_row(c, x, delta)
         return context.get_dummy_value()
 
     return signature, generate
@@ -454,17 +501,33 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
     def number(self, name: str) -> Any:
         return self.cast(self[name])
 
-    def rest(self, c: Any, x: Any, base: Any) -> Any:
-        """``E = F_c - x w``."""
+    def has(self, name: str) -> bool:
+        return not isinstance(self.kind(name), types.NoneType)
+
+    def rest(self, c: Any, v: Any, x: Any, base: Any) -> Any:
+        """``E = F_c - x w``, or the sum of the parts of the row's other features."""
+        if not self.has("F"):
+            return self.sum_of("own", v)
         own = self.builder.fmul(self.splat(x), base, flags=CONTRACT)
         return self.builder.fsub(self.lanes("F", self.builder.mul(c, I64(LANES))), own, flags=CONTRACT)
 
-    def partner(self, c: Any, i: Any, x: Any, base: Any) -> Any:
+    def sum_of(self, parts: str, v: Any) -> Any:
+        """The vector of a visit as a sum of parts."""
+        total = None
+        for j in range(3):
+            if self.has(f"{parts}.codes{j}"):
+                row = self.builder.mul(self.index(f"{parts}.codes{j}", v), I64(LANES))
+                more = self.lanes(f"{parts}.table{j}", row)
+                total = more if total is None else self.builder.fadd(total, more)
+        return total
+
+    def partner(self, c: Any, i: Any, v: Any, x: Any, base: Any) -> Any:
         """``z = psi_i + psi_iq E_c``."""
-        psi = self.lanes("psi", self.builder.mul(i, I64(LANES)))
+        psi = self.lanes("psi", self.builder.mul(i, I64(LANES))) if self.has("psi") else self.sum_of("other", v)
         if not self.pairwise:
             return psi
-        share = self.builder.fmul(self.splat(self.value("psi_q", i)), self.rest(c, x, base), flags=CONTRACT)
+        q = self.value("psi_q", i, "psi_q_step")
+        share = self.builder.fmul(self.splat(q), self.rest(c, v, x, base), flags=CONTRACT)
         return self.builder.fadd(psi, share, flags=CONTRACT)
 
     def add_at(self, name: str, at: Any, moved: Any) -> None:

@@ -270,14 +270,18 @@ class VectorCode:  # pragma: no cover - compiled
         self._context, self.builder = context, builder
         self._values: dict[str, tuple[Any, Any]] = {}  # type and value
         for name, kind, value in zip(names, signature.args, args, strict=True):
-            if isinstance(kind, types.NamedTuple | types.NamedUniTuple):
-                for j, (field, of_field) in enumerate(zip(kind.fields, kind.types, strict=True)):
-                    self._values[field] = of_field, builder.extract_value(value, j)
-            else:
-                self._values[name] = kind, value
+            self._add(name, kind, value)
         self.scalar = context.get_data_type(self._values[precision][0].dtype)
         self.vector = ir.VectorType(self.scalar, LANES)
         self.align = 8 if isinstance(self.scalar, ir.DoubleType) else 4
+
+    def _add(self, name: str, kind: Any, value: Any, inside: str = "") -> None:
+        """The fields of a tuple go by their names; those of a tuple inside another by both names, as in ``own.codes``."""
+        if not isinstance(kind, types.NamedTuple | types.NamedUniTuple):
+            self._values[name] = kind, value
+            return
+        for j, (field, of_field) in enumerate(zip(kind.fields, kind.types, strict=True)):
+            self._add(inside + field, of_field, self.builder.extract_value(value, j), f"{inside}{field}.")
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name][1]

@@ -13,6 +13,7 @@ from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import OTHER, Block, FieldBlock, LevelBlock
 from everypair.engine.contribution import Contribution
+from everypair.engine.level_parts import Coded, LevelParts
 from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Capabilities, Tower
 from everypair.engine.vectors import RangeVectors, Vectors, turn
@@ -73,6 +74,17 @@ class FeatureTower(Tower):
             return out
 
         return vectors
+
+    @cached_property
+    def level_parts(self) -> LevelParts | None:  # type: ignore[override]
+        fields = list(self.features.fields.values())
+        if not all(isinstance(field, OneHotField) for field in fields):
+            return None
+        return LevelParts.of([Coded(field.codes, field.shape[1]) for field in fields])  # type: ignore[attr-defined]
+
+    def part_tables(self, first: int, last: int) -> list[np.ndarray]:
+        assert self.level_parts is not None
+        return self.level_parts.tables(self._W.value[first:last].T)
 
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
