@@ -49,7 +49,8 @@ def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log:
     feedback = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items))
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
     columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}
-    model = ep.FM(2, epochs=1, rotate=False, dtype="float64", unobserved_weight=0.01, regularization=0.1, **PAPER)
+    settings = {"rotate": False, "field_solver": "cd", **PAPER}
+    model = ep.FM(2, epochs=1, dtype="float64", unobserved_weight=0.01, regularization=0.1, **settings)
     conventional = cost.ConventionalFM(feedback, columns, model)
     start = {letter: value.copy() for letter, value in conventional.parameters.items()}
     model.fit(feedback, contexts=columns, start=start)

@@ -64,7 +64,10 @@ class LazyVectors(Vectors):
         return self._tower.part_tables(first, last)
 
     def replace(self, first: int, last: int, panel: np.ndarray) -> None:
-        """Nothing to store: the panel is computed from the parameters."""
+        """What is kept; the rest is computed from the parameters."""
+        for f, phi in self._kept.items():
+            if first <= f < last:
+                phi[:] = panel[:, f - first]
         self.forget()
 
     def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:

@@ -148,6 +148,8 @@ def can_sweep(blocks: Sequence[Block] | None, settings: StepSettings, workers: W
     for block in blocks:
         if not isinstance(block, LevelBlock | FieldBlock) or block.partner not in (OTHER, SUM):
             return False
+        if block.parameter.by_row.ndim != 2:
+            return False
     return len({_shape(block) for block in blocks}) == 1  # type: ignore[arg-type]
 
 
