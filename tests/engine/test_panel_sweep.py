@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair import reference
-from everypair.engine import level_parts, panel_sources, side
+from everypair.engine import level_parts, panel_sources, panel_sweep, side
 from everypair.engine.solver import ICD
 from everypair.kernels import panel_rows, panel_simd
 from everypair.kernels.jit import kernel
@@ -308,8 +308,9 @@ def test_one_hot_fields_are_swept_as_by_dense_coordinate_descent(
     events, rows_per_cell, most = WAYS[way]
     problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values, events)
     with pytest.MonkeyPatch.context() as patch:
-        for setting, value in (("ROWS_PER_CELL", rows_per_cell), ("MOST", most), ("ROWS_PER_LEVEL", 0)):
+        for setting, value in (("ROWS_PER_CELL", rows_per_cell), ("MOST", most), ("ROWS_PER_LEVEL", 0), ("FEWEST_ROWS", 0)):
             patch.setattr(level_parts, setting, value)
+        patch.setattr(panel_sweep, "FEWEST_ROWS", 0 if most else 10**9)
         patch.setattr(panel_sources, "MOST", most)
         solver = problem.solver(rotate=False, field_solver="block")
         expected = {letter: value.astype(float) for letter, value in shown(solver).items()}

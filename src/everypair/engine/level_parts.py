@@ -17,6 +17,7 @@ from everypair.runtime.numerics import aligned
 ROWS_PER_CELL = 256  # fewer, and steps on joint levels cost more than passes over the rows for each field
 MOST = 3  # parts of a sum
 ROWS_PER_LEVEL = 4  # fewer, and tables are no smaller than the vectors
+FEWEST_ROWS = 100_000  # fewer, and their vectors fit into a cache, too; and no more kernels need be compiled
 
 
 class Coded(NamedTuple):
@@ -80,7 +81,7 @@ class LevelParts:
     def of(fields: Sequence[Coded]) -> LevelParts | None:
         """None where there are too many parts, or levels."""
         rows = len(fields[0].codes)
-        if ROWS_PER_LEVEL * sum(field.n for field in fields) > rows:
+        if rows < FEWEST_ROWS or ROWS_PER_LEVEL * sum(field.n for field in fields) > rows:
             return None
         parts = LevelParts(fields)
         return parts if len(parts.joint) <= MOST else None

@@ -15,6 +15,7 @@ import numpy as np
 
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
+from everypair.engine.level_parts import FEWEST_ROWS
 from everypair.engine.panel_fields import FieldStage
 from everypair.engine.panel_sources import PanelSources
 from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, rows_of_levels
@@ -56,8 +57,8 @@ class PanelPlan:
             self.stages.append((LevelStage if has_levels(block) else FieldStage)(block, rows, dtype, workers))
             levels = []
         self.stages += level_stages(levels, rows, dtype, workers)
-        if len(self.blocks) == 1 and has_levels(self.blocks[0]):
-            self.bias = None  # a row has one feature: there are no pairwise terms
+        if len(self.blocks) == 1 and has_levels(self.blocks[0]) and rows.indptr[-1] >= FEWEST_ROWS:
+            self.bias = None  # a row has one feature: there are no pairwise terms, but kernels with them are compiled already
 
     def sweep(
         self, observed: Observed, weight: Values, vectors: SideVectors, settings: StepSettings, row_sizes: np.ndarray | None
