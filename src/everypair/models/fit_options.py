@@ -19,7 +19,7 @@ callback : callable, optional
 checkpoint : path, optional
     A folder, created if missing, to which the state of the fit is written after an epoch and its callback. If a fit ends early, the
     same call resumes it, with the same bits as an uninterrupted fit; it returns at once if the fit was complete. Other data or
-    settings are refused; ``epochs``, ``tol`` and ``n_threads`` may change.
+    settings are refused; ``epochs``, ``tol``, ``n_threads`` and ``field_solver`` may change.
 every : int
     Number of epochs between two checkpoints; the last epoch is always written.
 """

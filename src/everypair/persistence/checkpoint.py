@@ -20,7 +20,7 @@ from everypair.runtime.wording import named
 from everypair.towers import Tower
 
 VERSION = 2
-RESUMABLE = ("epochs", "tol", "n_threads")  # settings that may differ when a fit resumes
+RESUMABLE = ("epochs", "tol", "n_threads", "field_solver")  # settings that may differ when a fit resumes: the objective is the same
 
 
 class State(NamedTuple):
