@@ -22,6 +22,13 @@ def hardware() -> dict[str, Any]:
     }
 
 
+def physical_cores(folder: Path = Path("/sys/devices/system/cpu")) -> int:
+    """Cores that this process may use, without those that share one with another (hyper-threads)."""
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    shared = [folder / f"cpu{number}" / "topology" / "thread_siblings_list" for number in available]
+    return len({path.read_text() if path.exists() else str(path) for path in shared})
+
+
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed libraries among ``VERSIONS``."""
     found = {"python": platform.python_version()}

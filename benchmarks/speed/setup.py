@@ -23,6 +23,7 @@ class Sizes(NamedTuple):
     events: tuple[int, int]  # users and items of generated events, without MovieLens
     feature_factors: int
     best_factors: int
+    tuned_factors: int
     tensor_factors: tuple[int, int]  # PARAFAC, Tucker
     growth: tuple[int, int, int]  # contexts, items, largest number of pairs
     cost: tuple[int, tuple[int, ...], int]  # conventional CD: events, numbers of items, events of iCD alone
@@ -41,6 +42,7 @@ FULL = Sizes(
     events=(10_000, 3_000),
     feature_factors=64,
     best_factors=128,
+    tuned_factors=256,
     tensor_factors=(64, 16),
     growth=(100_000, 20_000, 8_000_000),
     cost=(2_000, (500, 1_000, 2_000, 4_000), 200_000),
@@ -58,6 +60,7 @@ QUICK = Sizes(
     events=(300, 100),
     feature_factors=8,
     best_factors=8,
+    tuned_factors=8,
     tensor_factors=(8, 4),
     growth=(2_000, 1_000, 80_000),
     cost=(200, (100, 200), 2_000),

@@ -21,7 +21,8 @@ from everypair.engine.solver import compile_timer
 from everypair.models import FM, MF
 
 MODELS = ("MF", "FM")
-COLD, WARM, IMPORT, HELP = 10.0, 1.0, 0.1, 0.3  # targets in seconds
+COLD = {"MF": 10.0, "FM": 8.5}  # targets in seconds
+WARM, IMPORT, HELP = 1.0, 0.1, 0.3
 # The import of the package alone, after its dependencies.
 OWN = """
 import importlib, json, sys, time
@@ -129,7 +130,7 @@ def summarize(entries: list[dict[str, Any]]) -> ReportSection:
             )
             section.add_target("seconds of everypair --help", f"under {HELP}", three_digits(shown), shown < HELP)
             continue
-        for state, limit in (("cold", COLD), ("warm", WARM)):
+        for state, limit in (("cold", COLD[what]), ("warm", WARM)):
             seconds = [run["seconds"] for run in found[state]]
             compiling = statistics.median(run["compilation"] for run in found[state])
             rows.append(
@@ -137,7 +138,7 @@ def summarize(entries: list[dict[str, Any]]) -> ReportSection:
             )
             median = statistics.median(seconds)
             section.add_target(
-                f"seconds of a first fit, {what}, {state} cache", f"under {limit:g}", three_digits(median), median < limit
+                f"seconds of a first fit, {what}, {state} cache", f"at most {limit:g}", three_digits(median), median <= limit
             )
     section.add_table(["", "seconds"], rows)
     return section

@@ -27,7 +27,7 @@ from benchmarks.harness import charts, process, section, store, system
 from benchmarks.harness.clock import Clock, per_epoch
 from benchmarks.harness.process import MeasuredProcess, MissingLibraryError
 from benchmarks.harness.run import run
-from benchmarks.speed import contenders, cost, data, features, memory, mf, sections, startup, tensors, threads, topn
+from benchmarks.speed import contenders, cost, data, features, memory, mf, panels, sections, startup, tensors, threads, topn, tuned
 from benchmarks.speed.loss import SharedLoss
 from benchmarks.speed.setup import QUICK, SpeedSetup
 from everypair.reproduce import cost as reproduced_cost
@@ -43,6 +43,7 @@ TINY = QUICK._replace(
     events=(8, 12),
     feature_factors=2,
     best_factors=2,
+    tuned_factors=2,
     tensor_factors=(2, 2),
     growth=(40, 30, 320),
     cost=(60, (60, 90), 100),
@@ -96,9 +97,17 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(startup, "_help", lambda: 0.2)
     monkeypatch.setattr(reproduced_cost, "compare", costs)
     monkeypatch.setattr(data, "SMALL", data.PairCounts(20, 15, 60))
-    for module, name, value in ((cost, "FACTORS", 2), (topn, "BEST", 2), (features, "EPOCHS", 1)):
+    for module, name, value in (
+        (cost, "FACTORS", 2),
+        (topn, "BEST", 2),
+        (features, "EPOCHS", 1),
+        (threads, "EPOCHS", 2),
+        (panels, "EPOCHS", 2),
+    ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(features.BestModelWorker, "EPOCHS", 1)
+    monkeypatch.setitem(tuned.SETTINGS, "epochs", 1)
+    monkeypatch.setattr(memory, "FEW", (8, 12))
 
 
 @pytest.fixture
@@ -283,11 +292,14 @@ def test_matrix_factorization_beside_peers() -> None:
 def test_features_and_recommending_beside_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contenders, "why_missing", lambda *names: None)
     with SpeedSetup(TINY._replace(repeats=1), None, 1, only_peers=["implicit CG"]) as setup:
-        epochs, _ = features.plan(setup)
+        epochs, *_ = features.plan(setup)
         result = epochs.measure()
         assert set(result["epoch"]) == {features.IMPLICIT, features.OURS, *features.HISTORIES, features.LIGHTFM}
         summary = features.summarize([{"arguments": epochs.arguments, "result": result}])
-        assert summary.targets[0][0] == "an epoch of FM U+A+P over implicit's MF epoch"
+        assert [target.quantity for target in summary.targets][:2] == [
+            "an epoch of FM U+A+P over implicit's MF epoch",
+            "an epoch of FM U+A+P+H(50) over implicit's MF epoch",
+        ]
         (everyone,) = topn.plan(setup)
         result = everyone.measure()
         assert 0 <= result["same"] < 1
@@ -303,7 +315,7 @@ def test_features_and_recommending_beside_others(monkeypatch: pytest.MonkeyPatch
 def test_who_is_not_asked_for_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contenders, "why_missing", lambda *names: None)
     with SpeedSetup(TINY._replace(repeats=1), None, 1, only_peers=["cmfrec CG"]) as setup:
-        (everyone,), (epochs, _) = topn.plan(setup), features.plan(setup)
+        (everyone,), (epochs, *_) = topn.plan(setup), features.plan(setup)
         assert everyone.arguments["peers"] == ""
         assert epochs.arguments["peers"] == features.LIGHTFM
         assert everyone.measure()["left_out"] == {topn.IMPLICIT: "not chosen"}
@@ -535,6 +547,95 @@ def test_published_pairs(tmp_path: Path) -> None:
     folder = setup.folder
     setup.close()
     assert not folder.exists()
+
+
+@pytest.mark.usefixtures("local")
+def test_panels_come_to_the_objective_of_dimensions() -> None:
+    with SpeedSetup(TINY._replace(events=(40, 30)), None, 1) as setup:
+        _, paths, *_ = features.plan(setup)
+        found = paths.measure()
+    assert list(found) == ["FM U+A+P", "FM U+A+P+H(50)"]
+    for path in found.values():
+        assert path["panels"]["objective"] == pytest.approx(path["dimensions"]["objective"], rel=0.02)
+        assert path["panels"]["objective"] != path["dimensions"]["objective"]
+    found["FM U+A+P"]["panels"]["objective"] = 1.0005 * found["FM U+A+P"]["dimensions"]["objective"]
+    found["FM U+A+P+H(50)"]["panels"]["objective"] = 1.0015 * found["FM U+A+P+H(50)"]["dimensions"]["objective"]
+    summary = features.summarize([{"arguments": through_json(paths.arguments), "result": found}])
+    assert [(target.measured, target.met) for target in summary.targets] == [("1.00050", True), ("1.00150", False)]
+
+
+@pytest.mark.parametrize(
+    ("data", "factors", "expected"), [("movielens-1m", 256, [False]), ("movielens-1m", 8, []), ("generated", 256, [])]
+)
+def test_the_tuned_model_has_a_target_where_it_was_tuned(data: str, factors: int, expected: list[bool]) -> None:
+    runs = [{"seconds": seconds, "epochs": [2.0], "objective": 1.0} for seconds in (9.0, 11.0, 12.0)]
+    arguments = {"what": "tuned", "data": data, "factors": factors, "threads": 2}
+    summary = features.summarize([{"arguments": arguments, "result": {"runs": runs}}])
+    assert [target.met for target in summary.targets] == expected
+    assert "11 s (9-12)" in " ".join(summary.lines)
+
+
+def test_settings_of_the_tuned_model_are_those_of_the_published_results() -> None:
+    path = Path(report.__file__).parents[1] / "docs" / "benchmarks" / "results.json"
+    found = [entry for entry in json.loads(path.read_text())["results"] if entry["section"] == "quality"]
+    (settings,) = (
+        entry["result"]["settings"]
+        for entry in found
+        if (entry["arguments"]["row"], entry["arguments"]["what"]) == ("movielens-1m", "tuned")
+        and "MFSI" in entry["arguments"]["settings"].values()
+    )
+    factors, item = settings.pop("factors"), settings.pop("item")
+    settings.pop("n_threads")
+    assert settings == tuned.SETTINGS
+    assert (factors, item) == (tuned.FACTORS, ["item"])
+
+
+def test_threads_that_are_not_busy() -> None:
+    def entry(what: str | None, idle: float, rows: int, of: dict[int, float], cores: int, factors: int = 64) -> dict[str, Any]:
+        arguments = {"data": "pairs", "factors": factors, "threads": max(of), **({} if what is None else {"what": what})}
+        result = {"epoch": [[n, [s]] for n, s in of.items()], "idle": [[n, [idle]] for n in of], "rows": rows, "cores": cores}
+        return {"arguments": arguments, "result": result}
+
+    two, many = {1: 1.0, 2: 0.5}, {1: 1.0, 2: 0.5, 16: 0.125}
+    entries = [
+        entry(None, 0.021, 10_000_000, two, 2),
+        entry(None, 0.5, 10_000_000, two, 2, factors=128),
+        entry(None, 0.5, 1_000_000, two, 2),
+        entry("FM U+A+P", 0.029, 1_000_000, many, 16),
+        entry(None, 0.01, 9_000_000, many, 8),
+    ]
+    first, *others = threads.summarize(entries).targets
+    assert first.met
+    assert [(target.quantity[:5], target.target, target.measured, target.met) for target in others] == [
+        ("FM U+", "at most 3%", "2.9%", True),
+        ("FM U+", "at least 0.45", "0.50", True),
+        ("MF, p", "at most 2%", "2.1%", False),
+        ("MF, p", "at most 2%", "1.0%", True),
+        ("MF, p", "at least 0.55", "1.00", True),
+    ]
+    for old in entries:
+        del old["result"]["idle"]
+    assert len(threads.summarize(entries).targets) == 1
+
+
+def test_an_observed_fit() -> None:
+    def fit(after: Any) -> None:
+        for _ in range(3):
+            after()
+
+    found = threads.observe(fit, 2)
+    assert set(found) == {"seconds", "idle"}
+    assert min(found.values()) >= 0
+
+
+def test_cores_that_are_hyper_threads_of_others_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    assert system.physical_cores(tmp_path) == 4
+    for number in range(4):
+        folder = tmp_path / f"cpu{number}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(f"{number % 2},{number % 2 + 2}\n")
+    assert system.physical_cores(tmp_path) == 2
 
 
 def test_threads_that_are_tried() -> None:

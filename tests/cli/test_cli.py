@@ -299,11 +299,11 @@ def test_both_fits_go_on_from_their_checkpoints(shop: Path, tmp_path: Path, monk
     done(*arguments, "--out", tmp_path / "whole")
     sweeps, epochs = ICD.sweeps, []
 
-    def pressed(self: ICD) -> Any:
+    def pressed(self: ICD, epoch: int = 1) -> Any:
         epochs.append(len(epochs))
         if len(epochs) in (3, 8):
             os.kill(os.getpid(), signal.SIGINT)
-        return sweeps(self)
+        return sweeps(self, epoch)
 
     monkeypatch.setattr(ICD, "sweeps", pressed)
     kept = [*arguments, "--checkpoint", tmp_path / "state", "--out", tmp_path / "parts"]

@@ -22,7 +22,7 @@ def trouble(name: str) -> str | None:
 
 def test_a_solver_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert trouble(FALLS) is None
-    monkeypatch.setattr(ICD, "sweeps", lambda self: iter(()))
+    monkeypatch.setattr(ICD, "sweeps", lambda self, epoch=1: iter(()))
     assert "it went" in str(trouble(FALLS))
 
 
@@ -30,10 +30,10 @@ def test_a_solver_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_solver_that_leaves_a_side_out(monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
     sweeps = ICD.sweeps
 
-    def one_sided(self: ICD) -> Iterator[str]:
+    def one_sided(self: ICD, epoch: int = 1) -> Iterator[str]:
         values = [parameter.value for parameter in self.towers[left_out].parameters.values()]
         before = [value.copy() for value in values]
-        for side in sweeps(self):
+        for side in sweeps(self, epoch):
             if side == left_out:
                 for value, old in zip(values, before, strict=True):
                     value[...] = old
@@ -55,10 +55,10 @@ def test_an_objective_that_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_threads_that_give_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps = ICD.sweeps
 
-    def uneven(self: ICD) -> Iterator[str]:
+    def uneven(self: ICD, epoch: int = 1) -> Iterator[str]:
         if self.engine.workers.n_threads == 2:
             next(iter(self.towers["item"].parameters.values())).value.flat[0] += 1e-3
-        yield from sweeps(self)
+        yield from sweeps(self, epoch)
 
     monkeypatch.setattr(ICD, "sweeps", uneven)
     assert "differ" in str(trouble(THREADS))
@@ -81,9 +81,9 @@ def test_a_model_that_is_loaded_as_another(monkeypatch: pytest.MonkeyPatch) -> N
 def test_ctrl_c_is_no_trouble_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps = ICD.sweeps
 
-    def pressed(self: ICD) -> Iterator[str]:
+    def pressed(self: ICD, epoch: int = 1) -> Iterator[str]:
         os.kill(os.getpid(), signal.SIGINT)
-        return sweeps(self)
+        return sweeps(self, epoch)
 
     monkeypatch.setattr(ICD, "sweeps", pressed)
     for name in (FALLS, DENSE, SAVED):

@@ -658,6 +658,7 @@ def test_another_service_takes_over_without_a_gap(tmp_path: Path) -> None:
                 answers.append(get(f"http://127.0.0.1:{port}/health").json()["model"])
             except httpx.HTTPError as error:
                 answers.append(error)
+            stop.wait(0.005)  # leaves the processor to the service that starts
 
     with ThreadPoolExecutor(4) as pool, ExitStack() as running:
         running.callback(stop.set)

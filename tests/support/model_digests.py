@@ -50,7 +50,7 @@ def digests(n_threads: int) -> dict[str, str]:
         "MFSI": (ep.MFSI(8, **common), features),
         "MFSI cd": (ep.MFSI(8, field_solver="cd", **common), features),
         "FM": (ep.FM(8, **common), features),
-        "FM block": (ep.FM(8, field_solver="block", **common), features),
+        "FM cd": (ep.FM(8, field_solver="cd", **common), features),
         "PARAFAC": (ep.PARAFAC(8, **common), tensor),
         "PARAFAC all": (ep.PARAFAC(8, combinations="all", **common), tensor),
         "Tucker": (ep.Tucker(4, **common), tensor),

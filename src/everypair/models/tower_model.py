@@ -74,8 +74,9 @@ class TowerModel(Model):
     order : {"side", "dimension"}
         All parameters of one side, then all of the other; or both sides dimension by dimension (Algorithms 2 and 3).
     field_solver : {"block", "cd"}
-        For fields with overlapping features: solve the field as a block, or one feature at a time. Fields that are linear operators
-        are always solved as a block.
+        "block": features are swept in panels of sixteen dimensions; a field with overlapping features is solved as a block. "cd":
+        dimension by dimension, and overlapping features one at a time (histories and linear operators as a block on either path):
+        slower, to the same objective.
     init_std : float, optional
         Standard deviation of the start values. By default 0.1 / sqrt(k); where a score multiplies three or more parameters (with
         L2, the origin is a local minimum there), such that scores start at magnitude one. MF by default starts each item at the sum

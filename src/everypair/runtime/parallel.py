@@ -18,6 +18,7 @@ import numpy as np
 from everypair.runtime import validation as check
 from everypair.runtime.blas import limit_own_thread
 from everypair.runtime.group import ALONE, Group
+from everypair.runtime.thread_use import observer
 
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
 MOST_THREADS = 1_024
@@ -43,6 +44,7 @@ class Workers:
         self.n_threads, self._small, self.group = n_threads, small, group
         self._pool: ThreadPoolExecutor | None = None
         self._process = os.getpid()
+        self._observer = observer()
 
     def __enter__(self) -> Workers:
         if self.n_threads > 1:
@@ -63,7 +65,7 @@ class Workers:
         """Call ``kernel(bounds[j], bounds[j + 1], *args)`` for every j."""
         ranges = len(bounds) - 1
         if self._pool is None or ranges == 1:
-            kernel(bounds[0], bounds[-1], *args)
+            self._observed(lambda: kernel(bounds[0], bounds[-1], *args))
             return
         pool = self._pool if self._process == os.getpid() else self._start()  # a forked child does not have its parent's threads
         counter = itertools.count()
@@ -72,12 +74,22 @@ class Workers:
             while (j := next(counter)) < ranges:
                 kernel(bounds[j], bounds[j + 1], *args)
 
-        futures = [pool.submit(work) for _ in range(min(self.n_threads, ranges) - 1)]
+        futures = [pool.submit(self._observed, work) for _ in range(min(self.n_threads, ranges) - 1)]
         try:
-            work()
+            self._observed(work)
         finally:
             for future in futures:
                 future.result()
+
+    def _observed(self, work: Callable[[], None]) -> None:
+        if self._observer is None:
+            work()
+            return
+        self._observer.enter()
+        try:
+            work()
+        finally:
+            self._observer.leave()
 
     def split(self, indptr: np.ndarray) -> np.ndarray:
         """Bounds of ranges of compressed rows (``indptr``) with about equal work; one range if the work is small."""
