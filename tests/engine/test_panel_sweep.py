@@ -210,7 +210,8 @@ def test_passes_over_sequences_equal_the_plain_ones(seed: int, dtype: type, pair
     P, squares = r.numbers(levels, LANES), random.normal(size=(levels, 2))
 
     def room() -> tuple[Any, ...]:
-        adjoints = Adjoints(np.empty((events, LANES), dtype), np.empty((events, LANES), dtype), np.empty(events))
+        of_rows = np.empty((rows, LANES), dtype), np.empty((rows, LANES), dtype), np.empty(rows, dtype)
+        adjoints = Adjoints(*of_rows, np.empty((events, LANES), dtype), np.empty((events, LANES), dtype), np.empty(events))
         sums = Sums(np.ones((levels, LANES), dtype), np.ones((levels, LANES), dtype), np.ones(levels, dtype))
         return np.empty((rows, LANES), dtype), adjoints, sums, np.ones((levels, LANES), dtype), np.zeros(4)
 

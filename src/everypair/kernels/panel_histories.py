@@ -40,8 +40,11 @@ class SquareSum(NamedTuple):
 
 
 class Adjoints(NamedTuple):
-    """Room for the derivatives with respect to the running sums after each event: of entries, curvatures and bias."""
+    """Room for gradients, curvatures and gradients in the bias dimension: of rows, and with respect to the sums after events."""
 
+    of_g: np.ndarray
+    of_h: np.ndarray
+    of_bias: np.ndarray
     adjoint: np.ndarray
     adjoint_h: np.ndarray
     adjoint_q: np.ndarray
@@ -138,7 +141,18 @@ def _gradient(typingctx, sequence, x, x2, indptr, pairs, tables, state, gram, ro
         found = [_Transposed("adjoint", "slope", ""), _Transposed("adjoint_h", "curvature", "2")]
         if code.pairwise:
             found.append(_Transposed("adjoint_q", "of_q", "2", single=True))
-        code.backward(lambda r: list(code.row_gradient(builder.add(code["lo"], r)))[: len(found)], found)
+        with code.over(I64(0), code.length("count"), 1) as r:  # forwards: rows come from memory as they lie there
+            g, h, g_q = code.row_gradient(builder.add(code["lo"], r))
+            code.store_row("of_g", r, g)
+            code.store_row("of_h", r, h)
+            if code.pairwise:
+                builder.store(g_q, code.place("of_bias", r))
+
+        def of_row(r: Any) -> list[Any]:
+            vectors = [code.load_row("of_g", r), code.load_row("of_h", r)]
+            return [*vectors, code.value("of_bias", r)] if code.pairwise else vectors
+
+        code.backward(of_row, found)
         return context.get_dummy_value()
 
     return types.void(sequence, x, x2, indptr, pairs, tables, state, gram, room, out), generate
@@ -217,7 +231,7 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
 
         self._clear([total, total2], [self.vector, two])
         builder.store(I64(0), done)
-        with self.over(I64(0), self._length("count"), 1) as r:
+        with self.over(I64(0), self.length("count"), 1) as r:
             until = self.index("count", r)
             with self.over(builder.load(done), until, 1) as n:
                 builder.store(self.times(self.cast(self["decay"]), builder.load(total)), total)
@@ -236,7 +250,7 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
 
     def backward(self, of_row: Callable[[Any], list[Any]], products: list[_Transposed]) -> None:
         """Transposed products of what ``of_row`` says of each row, from the last to the first."""
-        builder, end, rows = self.builder, self._length("items"), self._length("count")
+        builder, end, rows = self.builder, self.length("items"), self.length("count")
         kinds = [ir.DoubleType() if product.single else self.vector for product in products]
         totals = [cgutils.alloca_once(builder, kind) for kind in kinds]
         above = cgutils.alloca_once_value(builder, end)
@@ -298,7 +312,8 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
     def _counted(self, count: Any) -> Any:
         return self.builder.select(self.builder.icmp_signed("<", count, self["last"]), count, self["last"])
 
-    def _length(self, name: str) -> Any:
+    def length(self, name: str) -> Any:
+        """Of an array."""
         return self.builder.extract_value(self.array(name).shape, 0)
 
     def _double(self, value: Any) -> Any:

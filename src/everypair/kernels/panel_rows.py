@@ -317,12 +317,14 @@ class RowCode(PanelCode):  # pragma: no cover - compiled
             with one:
                 pair = self.pair(place)
                 bend, dot_psi = self.dots(bending, (pair.psi, u))
-                explicit(pair, dot_psi, *implicit(*self.dots(*first), bend))
+                dot_F, along, square_u, gradient = self.dots(*first)
+                explicit(pair, dot_psi, *implicit(dot_F, along, square_u, gradient, bend))
             with several:
-                p, square = implicit(*self.dots(*first), *self.dots(bending))
+                dot_F, along, square_u, gradient = self.dots(*first)
+                p, square = implicit(dot_F, along, square_u, gradient, self.dots(bending)[0])
                 with self.over(*self.ends(c), 1) as place:
                     pair = self.pair(place)
-                    explicit(pair, *self.dots((pair.psi, u)), p, square)
+                    explicit(pair, self.dots((pair.psi, u))[0], p, square)
 
     def row_advance(self, c: Any, u: Any, wu: Any, ru: Any, length: Any) -> None:
         """Move a row, see :func:`advance_plain`."""
@@ -354,7 +356,7 @@ class RowCode(PanelCode):  # pragma: no cover - compiled
                 moved = of_bias(self.dots(*of_row) if of_row else [])
                 with self.over(*self.ends(c), 1) as place:
                     i = self.index("indices", place)
-                    of_pair(place, i, *self.dots((self.load_row("psi", i), u)), moved)
+                    of_pair(place, i, self.dots((self.load_row("psi", i), u))[0], moved)
         self.store_row("F", c, self.fma(self.splat(length), u, F))
 
     @contextmanager

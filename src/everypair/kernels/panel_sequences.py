@@ -62,8 +62,9 @@ def history_gradient(start, stop, history, rows, slope, curvature, of_q):
         fill(slope[j], 0.0)
         fill(curvature[j], 0.0)
         fill(of_q[j], 0.0)
-        _, events = longest(sequences, j)
-        room = Adjoints(np.empty((events, LANES), dtype), np.empty((events, LANES), dtype), np.empty(events))
+        most, events = longest(sequences, j)
+        of_rows = np.empty((most, LANES), dtype), np.empty((most, LANES), dtype), np.empty(most, dtype)
+        room = Adjoints(*of_rows, np.empty((events, LANES), dtype), np.empty((events, LANES), dtype), np.empty(events))
         out = Sums(slope[j], curvature[j], of_q[j])
         for s in range(sequences.ranges[j], sequences.ranges[j + 1]):
             sequence = _sequence(sequences, s)
