@@ -15,10 +15,12 @@ import everypair as ep
 from everypair import reference
 from everypair.engine import level_parts, panel_sources, panel_sweep, side
 from everypair.engine.solver import ICD
-from everypair.kernels import panel_rows, panel_simd
+from everypair.kernels import panel_histories, panel_rows, panel_simd
 from everypair.kernels.jit import kernel
+from everypair.kernels.panel_histories import Adjoints, PanelSequence, SquareSum, Sums
 from everypair.kernels.panel_rows import Path, RowGram
 from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, PanelPairs, PanelTables, Parts, RowState, RowVisits, Tile
+from everypair.kernels.running_sums import RunningSum
 from everypair.runtime.parallel import Workers
 from everypair.towers import Concat, Embedding, Linear, Machine, Sum
 
@@ -127,6 +129,14 @@ def run_advance(indptr, pairs, tables, state, gram, lo, hi, at, path):
     panel_rows.advance(indptr, pairs, tables, state, gram, lo, hi, at, path, 0.8)
 
 
+@kernel
+def run_history(sequence, x, x2, indptr, pairs, tables, state, gram, P, squares, u, room, out, product, line):
+    panel_histories.gradient(sequence, x, x2, indptr, pairs, tables, state, gram, room, out)
+    panel_histories.product(sequence, x, indptr, pairs, tables, state, gram, P, u, room.adjoint, product)
+    panel_histories.loss_along(sequence, x, x2, indptr, pairs, tables, state, gram, P, squares, line)
+    panel_histories.move(sequence, x, x2, indptr, pairs, tables, state, gram, P, squares, 0.8)
+
+
 def assert_close(found: Any, expected: Any, dtype: type) -> None:
     scale = 1.0 + float(np.abs(expected).max(initial=0.0))
     np.testing.assert_allclose(found, expected, atol=scale * (2e-5 if dtype is np.float32 else 1e-12), rtol=0)
@@ -198,6 +208,38 @@ def test_passes_over_rows_equal_the_plain_ones(seed: int, variant: tuple[type, b
     run_advance(*r.rows, r.path)
     panel_rows.advance_plain(*plain.rows, plain.path, 0.8)
     for one, other in zip([*found[:4], found[5], *r.changed()], [*expected[:4], expected[5], *plain.changed()], strict=True):
+        assert_close(one, other, dtype)
+
+
+@given(seeds, st.sampled_from(VARIANTS[:2]), st.integers(1, 6), st.sampled_from([0.5, 1.0]))
+def test_passes_over_sequences_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int], last: int, decay: float) -> None:
+    """With rows that share a history, and rows without one."""
+    dtype, pairwise, _ = variant
+    r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
+    random, levels = r.random, 5
+    rows = len(r.indptr) - 1
+    lo = int(random.integers(0, rows + 1))
+    count = np.sort(random.integers(0, 9, rows - lo)).astype(np.uint32)
+    events = int(count.max(initial=0))
+    sequence = PanelSequence(lo, 2, random.integers(0, levels, events).astype(np.uint32), count)
+    x = RunningSum(decay, last, 1.0, decay**last, random.random(last + 1))
+    x2 = SquareSum(decay**2, random.random(events + 2), random.random(events + 2), random.random(last + 1))
+    P, squares = r.numbers(levels, LANES), random.normal(size=(levels, 2))
+
+    def room() -> tuple[Any, ...]:
+        of_rows = np.empty((rows, LANES), dtype), np.empty((rows, LANES), dtype), np.empty(rows, dtype)
+        adjoints = Adjoints(*of_rows, np.empty((events, LANES), dtype), np.empty((events, LANES), dtype), np.empty(events))
+        sums = Sums(np.ones((levels, LANES), dtype), np.ones((levels, LANES), dtype), np.ones(levels, dtype))
+        return np.empty((rows, LANES), dtype), adjoints, sums, np.ones((levels, LANES), dtype), np.zeros(4)
+
+    (u, adjoints, *found), (_, _, *expected) = room(), room()
+    run_history(sequence, x, x2, *r.rows[:5], P, squares, u, adjoints, *found)
+    of_rows = plain.rows[:5]
+    panel_histories.gradient_plain(sequence, x, x2, *of_rows, adjoints, expected[0])
+    panel_histories.product_plain(sequence, x, *of_rows, P, u, adjoints.adjoint, expected[1])
+    panel_histories.loss_along_plain(sequence, x, x2, *of_rows, P, squares, expected[2])
+    panel_histories.move_plain(sequence, x, x2, *of_rows, P, squares, 0.8)
+    for one, other in zip([*found[0], *found[1:], *r.changed()], [*expected[0], *expected[1:], *plain.changed()], strict=True):
         assert_close(one, other, dtype)
 
 

@@ -14,11 +14,13 @@ Apply = Callable[[np.ndarray], tuple[np.ndarray, tuple[np.ndarray, ...]]]
 
 
 def conjugate_gradients(
-    apply: Apply, rhs: np.ndarray, diagonal: np.ndarray, steps: int = CG_STEPS
+    apply: Apply, rhs: np.ndarray, diagonal: np.ndarray, steps: int = CG_STEPS, beyond: float = 0.0
 ) -> tuple[np.ndarray, list[np.ndarray]] | None:
     """A few preconditioned steps on ``A x = rhs`` from zero, each of which lowers ``x' A x - 2 rhs' x``.
 
     ``apply(p)`` returns ``A p`` and images of ``p`` (such as ``X p``). Returns x and its images, or None at a stationary point.
+    ``beyond``: one more step, without a product, this many times as long as the last; for callers that search along x, and need no
+    images.
     """
     inverse = np.divide(1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0)
     x: np.ndarray | None = None
@@ -27,7 +29,7 @@ def conjugate_gradients(
     z = inverse * residual
     rz = dot(residual, z)
     solved = rz * tiny(rhs.dtype) ** 2
-    p = z
+    p, length = z, 0.0
     for _ in range(steps):
         if not rz > solved:
             break
@@ -45,6 +47,9 @@ def conjugate_gradients(
         z = inverse * residual
         before, rz = rz, dot(residual, z)
         p = z + (rz / before) * p
+    else:  # no step was flat
+        if x is not None and beyond and rz > solved:
+            x = x + beyond * length * p
     if x is None:
         return None
     return x.astype(rhs.dtype), [image.astype(rhs.dtype) for image in images]

@@ -29,6 +29,7 @@ from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 STEPS = 3  # of conjugate gradients: more are slower to the same objective (docs/log.md)
+BEYOND = 0.6  # of the length of the last of them, along the direction that would be next
 LINE_ROWS = 65_536  # rows per partial sum of a polynomial: fixed, so that it does not depend on the number of threads
 
 
@@ -81,9 +82,9 @@ class HistoryProducts(Products):
         slope, curvature, of_q = self._room(self._n, LANES), self._room(self._n, LANES), self._room(self._n)
         self._field.count_visits(3)
         self.workers.run(
-            kernels.history_gradient, self._ranges, self._history, self.rows, self.pairwise, slope, curvature, of_q
+            kernels.history_gradient, self._ranges, self._history, self.rows, slope, curvature, of_q
         )  # fmt: skip
-        return Slopes(*(self._total(x) for x in (slope, curvature, of_q)))
+        return Slopes(self._total(slope), self._total(curvature), self._total(of_q[:, :, None])[:, 0])
 
     def product(self, P: np.ndarray) -> np.ndarray:
         out = self._room(self._n, LANES)
@@ -99,10 +100,12 @@ class HistoryProducts(Products):
 
     def advance(self, direction: Direction, length: float) -> None:
         self._field.count_visits(3)
-        self.workers.run(kernels.history_advance, self._ranges, self._history, self.rows, direction, self.pairwise, length)
+        self.workers.run(kernels.history_advance, self._ranges, self._history, self.rows, direction, length)
 
     def _total(self, sums: np.ndarray) -> np.ndarray:
-        return self.workers.total(sums.astype(np.float64))
+        out = np.empty(sums.shape[1:])
+        self.workers.run(kernels.add_ranges, self.workers.even(self._n), sums, out)
+        return out
 
 
 class FieldProducts(Products):
@@ -141,7 +144,7 @@ class FieldProducts(Products):
         u = self._multiply(direction.delta)
         if not self.pairwise:
             return Path(u, *2 * [np.zeros(1, self._dtype)])
-        squares = [self._field.multiply_squared(x.astype(self._dtype), self.workers) for x in (direction.wd, direction.dd)]
+        squares = [self._field.multiply_squared(x.astype(self._dtype), self.workers) for x in direction.squares.T]
         return Path(u, *squares)
 
     def _multiply(self, P: np.ndarray) -> np.ndarray:
@@ -178,7 +181,8 @@ class FieldStage:
             P = p.reshape(W.shape)
             return (products.product(P.astype(W.dtype)) + penalty * P).ravel(), ()
 
-        found = conjugate_gradients(apply, -gradient.ravel().astype(W.dtype), diagonal.ravel(), STEPS)
+        beyond = BEYOND if products.pairwise else 0.0  # a step without a product, where the loss along the sum of all is known
+        found = conjugate_gradients(apply, -gradient.ravel().astype(W.dtype), diagonal.ravel(), STEPS, beyond)
         if found is not None:
             self._take(products, found[0].reshape(W.shape).astype(np.float64), W, penalty, of_field.eta)
 
@@ -206,7 +210,7 @@ class FieldStage:
 
 
 def _direction(delta: np.ndarray, W: np.ndarray) -> Direction:
-    return Direction(delta.astype(W.dtype), (W * delta).sum(axis=1), (delta * delta).sum(axis=1))
+    return Direction(delta.astype(W.dtype), np.stack([(W * delta).sum(axis=1), (delta * delta).sum(axis=1)], axis=1))
 
 
 def _row_gram(gram: PanelGram, dtype: np.dtype) -> RowGram:

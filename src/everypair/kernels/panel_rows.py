@@ -148,30 +148,13 @@ def _gradients(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, slope,
     n = types.intp
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _RowCode(context, builder, signature, args, *SHARED, "slope", "curvature", "of_q")
-        g, h, g_q = code.variable(), code.variable(), code.number_variable()
+        code = RowCode(context, builder, signature, args, *SHARED, "slope", "curvature", "of_q")
         with code.rows() as (c, r):
-            row = code.row(c)
-            code.set(g, code.times(row.weight, code.implicit_gradient(row)))
-            code.set(h, code.times(row.weight, code.diagonal))
+            g, h, g_q = code.row_gradient(c)
+            code.store_row("slope", r, g)
+            code.store_row("curvature", r, h)
             if code.pairwise:
-                code.add(g, code.times(code.mul(row.weight, row.t), row.F))
-                more = code.fma(row.F, code.times(code.J_qq, row.F), builder.fmul(code.two, code.times_vector(code.v, row.F)))
-                code.add(h, code.times(row.weight, more))
-                builder.store(code.mul(row.weight, row.t), g_q)
-            with code.pairs(c) as p:
-                pair = code.pair(p)
-                z = code.z(pair, row.F)
-                code.add(g, code.times(pair.residual, z))
-                code.add(h, code.times_vector(code.times(pair.a, z), z))
-                if code.pairwise:
-                    builder.store(code.fadd(builder.load(g_q), code.mul(pair.residual, pair.q)), g_q)
-            code.store_row("slope", r, builder.load(g))
-            curvature = builder.load(h)
-            zero = ir.Constant(code.vector, [0.0] * LANES)
-            code.store_row("curvature", r, builder.select(builder.fcmp_ordered(">", curvature, zero), curvature, zero))
-            if code.pairwise:
-                builder.store(builder.load(g_q), code.place("of_q", r))
+                builder.store(g_q, code.place("of_q", r))
         return context.get_dummy_value()
 
     return _signature(indptr, pairs, tables, state, gram, n, n, n, slope, curvature, of_q), generate
@@ -182,22 +165,9 @@ def _products(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, u):  # 
     n = types.intp
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _RowCode(context, builder, signature, args, *SHARED, "u")
-        moved = code.variable()
+        code = RowCode(context, builder, signature, args, *SHARED, "u")
         with code.rows() as (c, r):
-            row, x = code.row(c), code.load_row("u", r)
-            total = code.block_times(x)
-            if code.pairwise:
-                q, along = code.dots((row.F, x), (code.v, x))
-                of_F = code.fadd(along, code.mul(code.J_qq, q))
-                total = builder.fadd(total, code.fma(code.splat(of_F), row.F, code.times(q, code.v)), flags=CONTRACT)
-            code.set(moved, code.times(row.weight, total))
-            with code.pairs(c) as p:
-                pair = code.pair(p)
-                z = code.z(pair, row.F)
-                (product,) = code.dots((z, x))
-                code.add(moved, code.times(code.mul(pair.a, product), z))
-            code.store_row("u", r, builder.load(moved))
+            code.store_row("u", r, code.row_product(c, code.load_row("u", r)))
         return context.get_dummy_value()
 
     return _signature(indptr, pairs, tables, state, gram, n, n, n, u), generate
@@ -208,29 +178,12 @@ def _line(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, path, out):
     n = types.intp
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _RowCode(context, builder, signature, args, *SHARED, "path", "out")
+        code = RowCode(context, builder, signature, args, *SHARED, "path", "out")
         if not code.pairwise:
             return context.get_dummy_value()
         sums = code.zero_numbers(4)
-        mul, fadd, two = code.mul, code.fadd, ir.Constant(code.scalar, 2.0)
         with code.rows() as (c, r):
-            row, u = code.row(c), code.load_row("u", r)
-            dot_F, along, square_u, gradient = code.dots((row.F, u), (code.v, u), (u, u), (code.implicit_gradient(row), u))
-            (bend,) = code.dots((code.block_times(u), u))
-            p, square = code.bias_path(r, dot_F, square_u)
-            code.add_number(sums[0], mul(mul(two, row.weight), fadd(gradient, mul(row.t, p))))
-            quadratic = fadd(fadd(bend, mul(mul(two, along), p)), mul(code.J_qq, mul(p, p)))
-            code.add_number(sums[1], mul(row.weight, fadd(mul(mul(two, row.t), square), quadratic)))
-            code.add_number(sums[2], mul(mul(mul(two, row.weight), fadd(along, mul(code.J_qq, p))), square))
-            code.add_number(sums[3], mul(mul(row.weight, code.J_qq), mul(square, square)))
-            with code.pairs(c) as place:
-                pair = code.pair(place)
-                (dot_psi,) = code.dots((pair.psi, u))
-                first, second = fadd(dot_psi, mul(pair.q, p)), mul(pair.q, square)
-                code.add_number(sums[0], mul(mul(two, pair.residual), first))
-                code.add_number(sums[1], fadd(mul(mul(two, pair.residual), second), mul(pair.a, mul(first, first))))
-                code.add_number(sums[2], mul(mul(two, pair.a), mul(first, second)))
-                code.add_number(sums[3], mul(pair.a, mul(second, second)))
+            code.row_line(c, code.load_row("u", r), code.value("wu", r), code.value("ru", r), sums)
         code.add_numbers(sums, 0)
         return context.get_dummy_value()
 
@@ -242,24 +195,11 @@ def _advance(typingctx, indptr, pairs, tables, state, gram, lo, hi, at, path, le
     n = types.intp
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _RowCode(context, builder, signature, args, *SHARED, "path", "length")
+        code = RowCode(context, builder, signature, args, *SHARED, "path", "length")
         length = code.number("length")
         with code.rows() as (c, r):
-            F, u, moved = code.load_row("F", c), code.load_row("u", r), ir.Constant(code.scalar, 0.0)
-            if code.pairwise:
-                dot_F, along, square_u = code.dots((F, u), (code.v, u), (u, u))
-                p, square = code.bias_path(r, dot_F, square_u)
-                moved = code.fadd(code.mul(length, p), code.mul(code.mul(length, length), square))
-                code.add_at("phi_q", c, moved)
-                code.add_at("t", c, code.fadd(code.mul(length, along), code.mul(code.J_qq, moved)))
-            with code.pairs(c) as place:
-                i = code.index("indices", place)
-                (dot_psi,) = code.dots((code.load_row("psi", i), u))
-                change = code.mul(length, dot_psi)
-                if code.pairwise:
-                    change = code.fadd(change, code.mul(code.value("psi_q", i, "psi_q_step"), moved))
-                code.add_at("scores", place, change)
-            code.store_row("F", c, code.fma(code.splat(length), u, F))
+            squares = (code.value("wu", r), code.value("ru", r)) if code.pairwise else (None, None)
+            code.row_advance(c, code.load_row("u", r), *squares, length)
         return context.get_dummy_value()
 
     return _signature(indptr, pairs, tables, state, gram, n, n, n, path, types.float64), generate
@@ -279,7 +219,7 @@ class _Pair(NamedTuple):  # pragma: no cover - compiled
     residual: Any
 
 
-class _RowCode(PanelCode):  # pragma: no cover - compiled
+class RowCode(PanelCode):  # pragma: no cover - compiled
     """Code for these leaves: loops over rows and their pairs, and arithmetic by short names."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any, *names: str) -> None:
@@ -294,10 +234,137 @@ class _RowCode(PanelCode):  # pragma: no cover - compiled
         with self.over(self["lo"], self["hi"], 1) as c:
             yield c, self.builder.add(self["at"], self.builder.sub(c, self["lo"]))
 
+    def ends(self, c: Any) -> tuple[Any, Any]:
+        """Where the pairs of a row begin and end."""
+        return self.index("indptr", c), self.index("indptr", self.builder.add(c, I64(1)))
+
+    def row_gradient(self, c: Any) -> tuple[Any, Any, Any]:
+        """What :func:`gradients_plain` says of a row."""
+        builder, row = self.builder, self.row(c)
+        g, h, g_q = self.variable(), self.variable(), self.number_variable()
+        self.set(g, self.times(row.weight, self.implicit_gradient(row)))
+        self.set(h, self.times(row.weight, self.diagonal))
+        if self.pairwise:
+            self.add(g, self.times(self.mul(row.weight, row.t), row.F))
+            more = self.fma(row.F, self.times(self.J_qq, row.F), builder.fmul(self.two, self.times_vector(self.v, row.F)))
+            self.add(h, self.times(row.weight, more))
+            builder.store(self.mul(row.weight, row.t), g_q)
+        with self.over(*self.ends(c), 1) as p:
+            pair = self.pair(p)
+            z = self.z(pair, row.F)
+            self.add(g, self.times(pair.residual, z))
+            self.add(h, self.times_vector(self.times(pair.a, z), z))
+            if self.pairwise:
+                builder.store(self.fadd(builder.load(g_q), self.mul(pair.residual, pair.q)), g_q)
+        curvature, zero = builder.load(h), ir.Constant(self.vector, [0.0] * LANES)
+        positive = builder.select(builder.fcmp_ordered(">", curvature, zero), curvature, zero)
+        return builder.load(g), positive, builder.load(g_q) if self.pairwise else None
+
+    def row_product(self, c: Any, x: Any) -> Any:
+        """``H_c x``, see :func:`products_plain`."""
+        row, moved = self.row(c), self.variable()
+        of_row = [(row.F, x), (self.v, x)] if self.pairwise else []
+
+        def implicit(dots: list[Any]) -> Any:
+            total = self.block_times(x)
+            if self.pairwise:
+                q, along = dots
+                of_F = self.fadd(along, self.mul(self.J_qq, q))
+                total = self.builder.fadd(total, self.fma(self.splat(of_F), row.F, self.times(q, self.v)), flags=CONTRACT)
+            return self.times(row.weight, total)
+
+        def explicit(pair: _Pair, dot_psi: Any, dots: list[Any]) -> Any:
+            product = self.fadd(dot_psi, self.mul(pair.q, dots[0])) if self.pairwise else dot_psi
+            return self.times(self.mul(pair.a, product), self.z(pair, row.F))
+
+        with self.one_pair(c) as (one, several, p):
+            with one:
+                pair = self.pair(p)
+                dot_psi, *dots = self.dots((pair.psi, x), *of_row)
+                self.set(moved, self.builder.fadd(implicit(dots), explicit(pair, dot_psi, dots), flags=CONTRACT))
+            with several:
+                dots = self.dots(*of_row) if of_row else []
+                self.set(moved, implicit(dots))
+                with self.over(*self.ends(c), 1) as p:
+                    pair = self.pair(p)
+                    self.add(moved, explicit(pair, self.dots((pair.psi, x))[0], dots))
+        return self.builder.load(moved)
+
+    def row_line(self, c: Any, u: Any, wu: Any, ru: Any, sums: list[Any]) -> None:
+        """Add what :func:`line_plain` says of a row."""
+        mul, fadd, two = self.mul, self.fadd, ir.Constant(self.scalar, 2.0)
+        row = self.row(c)
+        first = (row.F, u), (self.v, u), (u, u), (self.implicit_gradient(row), u)
+        bending = self.block_times(u), u
+
+        def implicit(dot_F: Any, along: Any, square_u: Any, gradient: Any, bend: Any) -> tuple[Any, Any]:
+            p, square = self.bias_path(wu, ru, dot_F, square_u)
+            self.add_number(sums[0], mul(mul(two, row.weight), fadd(gradient, mul(row.t, p))))
+            quadratic = fadd(fadd(bend, mul(mul(two, along), p)), mul(self.J_qq, mul(p, p)))
+            self.add_number(sums[1], mul(row.weight, fadd(mul(mul(two, row.t), square), quadratic)))
+            self.add_number(sums[2], mul(mul(mul(two, row.weight), fadd(along, mul(self.J_qq, p))), square))
+            self.add_number(sums[3], mul(mul(row.weight, self.J_qq), mul(square, square)))
+            return p, square
+
+        def explicit(pair: _Pair, dot_psi: Any, p: Any, square: Any) -> None:
+            first, second = fadd(dot_psi, mul(pair.q, p)), mul(pair.q, square)
+            self.add_number(sums[0], mul(mul(two, pair.residual), first))
+            self.add_number(sums[1], fadd(mul(mul(two, pair.residual), second), mul(pair.a, mul(first, first))))
+            self.add_number(sums[2], mul(mul(two, pair.a), mul(first, second)))
+            self.add_number(sums[3], mul(pair.a, mul(second, second)))
+
+        with self.one_pair(c) as (one, several, place):
+            with one:
+                pair = self.pair(place)
+                bend, dot_psi = self.dots(bending, (pair.psi, u))
+                dot_F, along, square_u, gradient = self.dots(*first)
+                explicit(pair, dot_psi, *implicit(dot_F, along, square_u, gradient, bend))
+            with several:
+                dot_F, along, square_u, gradient = self.dots(*first)
+                p, square = implicit(dot_F, along, square_u, gradient, self.dots(bending)[0])
+                with self.over(*self.ends(c), 1) as place:
+                    pair = self.pair(place)
+                    explicit(pair, self.dots((pair.psi, u))[0], p, square)
+
+    def row_advance(self, c: Any, u: Any, wu: Any, ru: Any, length: Any) -> None:
+        """Move a row, see :func:`advance_plain`."""
+        F = self.load_row("F", c)
+        of_row = [(F, u), (self.v, u), (u, u)] if self.pairwise else []
+
+        def of_bias(dots: list[Any]) -> Any:
+            if not self.pairwise:
+                return None
+            dot_F, along, square_u = dots
+            p, square = self.bias_path(wu, ru, dot_F, square_u)
+            moved = self.fadd(self.mul(length, p), self.mul(self.mul(length, length), square))
+            self.add_at("phi_q", c, moved)
+            self.add_at("t", c, self.fadd(self.mul(length, along), self.mul(self.J_qq, moved)))
+            return moved
+
+        def of_pair(place: Any, i: Any, dot_psi: Any, moved: Any) -> None:
+            change = self.mul(length, dot_psi)
+            if self.pairwise:
+                change = self.fadd(change, self.mul(self.value("psi_q", i, "psi_q_step"), moved))
+            self.add_at("scores", place, change)
+
+        with self.one_pair(c) as (one, several, place):
+            with one:
+                i = self.index("indices", place)
+                dot_psi, *dots = self.dots((self.load_row("psi", i), u), *of_row)
+                of_pair(place, i, dot_psi, of_bias(dots))
+            with several:
+                moved = of_bias(self.dots(*of_row) if of_row else [])
+                with self.over(*self.ends(c), 1) as place:
+                    i = self.index("indices", place)
+                    of_pair(place, i, self.dots((self.load_row("psi", i), u))[0], moved)
+        self.store_row("F", c, self.fma(self.splat(length), u, F))
+
     @contextmanager
-    def pairs(self, c: Any) -> Iterator[Any]:
-        with self.over(self.index("indptr", c), self.index("indptr", self.builder.add(c, I64(1))), 1) as p:
-            yield p
+    def one_pair(self, c: Any) -> Iterator[tuple[Any, Any, Any]]:
+        """Branches for rows that have one pair, and its place, and for others: the sums of one pair are added up with the row's."""
+        lo, hi = self.ends(c)
+        with self.builder.if_else(self.builder.icmp_signed("==", hi, self.builder.add(lo, I64(1)))) as (one, several):
+            yield one, several, lo
 
     def row(self, c: Any) -> _Row:
         return _Row(self.load_row("F", c), self.value("weight", c, "weight_step"), c, self.value("t", c) if self.pairwise else None)
@@ -326,11 +393,11 @@ class _RowCode(PanelCode):  # pragma: no cover - compiled
                 self.add(total, self.times_vector(self.lane(x, j), self.lanes("A", I64((1 + j) * LANES))))
         return builder.load(total)
 
-    def bias_path(self, r: Any, dot_F: Any, square_u: Any) -> tuple[Any, Any]:
-        """p and r of :class:`Path`."""
-        p = self.builder.fsub(dot_F, self.value("wu", r), flags=CONTRACT)
+    def bias_path(self, wu: Any, ru: Any, dot_F: Any, square_u: Any) -> tuple[Any, Any]:
+        """p and r of the path."""
+        p = self.builder.fsub(dot_F, wu, flags=CONTRACT)
         half = ir.Constant(self.scalar, 0.5)
-        return p, self.mul(half, self.builder.fsub(square_u, self.value("ru", r), flags=CONTRACT))
+        return p, self.mul(half, self.builder.fsub(square_u, ru, flags=CONTRACT))
 
     def dots(self, *products: tuple[Any, Any]) -> list[Any]:
         """Up to four inner products."""
