@@ -155,8 +155,10 @@ class CpuEngine(Engine):
 
     @property
     def _unregularized(self) -> bool:
+        """Whether parameters have no L2. Features without support do not count: frequency scaling gives them none, and they are
+        zero."""
         free = [parameter for parameter in self.parameters.values() if not parameter.fixed]
-        return any(np.any(parameter.penalty == 0) for parameter in free)
+        return any(part.strength == 0.0 for parameter in free for part in parameter.parts)
 
     def _norms(self, side: str) -> np.ndarray:
         """Squared norms of the dimensions of a side."""
