@@ -94,6 +94,12 @@ def native(compiled: Any, plain: Any) -> Any:
     return kernel(plain) if numba.config.DISABLE_JIT or numba.config.BOUNDSCHECK else compiled  # type: ignore[attr-defined]
 
 
+def native_only(compiled: Any, plain: Any) -> Any:
+    """As :func:`native`, for a twin that Numba cannot compile: NumPy checks its indices where compilation is off, and nothing
+    else does."""
+    return plain if numba.config.DISABLE_JIT else compiled  # type: ignore[attr-defined]
+
+
 @leaf
 def fill(array, value):
     """``array[:] = value`` for a vector or a matrix, in loops: somewhat faster to compile than the assignment."""

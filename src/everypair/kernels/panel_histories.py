@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, register_jitable
 
-from everypair.kernels.jit import native, pick
+from everypair.kernels.jit import native_only, pick
 from everypair.kernels.panel_rows import Path, RowCode, advance_plain, gradients_plain, line_plain, products_plain
 from everypair.kernels.simd import I64, LANES
 
@@ -333,7 +333,7 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
             self.builder.store(ir.Constant(kind, zero), place)
 
 
-gradient = native(_gradient, gradient_plain)
-product = native(_product, product_plain)
-loss_along = native(_loss_along, loss_along_plain)
-move = native(_move, move_plain)
+gradient = native_only(_gradient, gradient_plain)
+product = native_only(_product, product_plain)
+loss_along = native_only(_loss_along, loss_along_plain)
+move = native_only(_move, move_plain)

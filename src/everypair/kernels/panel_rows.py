@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from everypair.kernels.jit import native
+from everypair.kernels.jit import native_only
 from everypair.kernels.panel_simd import PanelCode
 from everypair.kernels.simd import CONTRACT, I64, LANES
 
@@ -437,7 +437,7 @@ class RowCode(PanelCode):  # pragma: no cover - compiled
         return self.builder.fadd(x, y, flags=CONTRACT)
 
 
-gradients = native(_gradients, gradients_plain)
-products = native(_products, products_plain)
-line = native(_line, line_plain)
-advance = native(_advance, advance_plain)
+gradients = native_only(_gradients, gradients_plain)
+products = native_only(_products, products_plain)
+line = native_only(_line, line_plain)
+advance = native_only(_advance, advance_plain)

@@ -19,7 +19,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from everypair.kernels.jit import native
+from everypair.kernels.jit import native_only
 from everypair.kernels.simd import CONTRACT, HALF, I32, I64, LANES, VectorCode
 
 GROUPED = 4  # visits whose products are added up together
@@ -595,12 +595,12 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
         return [self.builder.extract_element(added, I32(j)) for j in range(len(vectors))]
 
 
-gather_pairs = native(_gather_pairs, gather_pairs_plain)
-gather_rows = native(_gather_rows, gather_rows_plain)
-sum_first = native(_sum_first, sum_first_plain)
-sum_rest = native(_sum_rest, sum_rest_plain)
-sum_outer = native(_sum_outer, sum_outer_plain)
-sum_shifts = native(_sum_shifts, sum_shifts_plain)
-move_pairs = native(_move_pairs, move_pairs_plain)
-move_rows = native(_move_rows, move_rows_plain)
-move_events = native(_move_events, move_events_plain)
+gather_pairs = native_only(_gather_pairs, gather_pairs_plain)
+gather_rows = native_only(_gather_rows, gather_rows_plain)
+sum_first = native_only(_sum_first, sum_first_plain)
+sum_rest = native_only(_sum_rest, sum_rest_plain)
+sum_outer = native_only(_sum_outer, sum_outer_plain)
+sum_shifts = native_only(_sum_shifts, sum_shifts_plain)
+move_pairs = native_only(_move_pairs, move_pairs_plain)
+move_rows = native_only(_move_rows, move_rows_plain)
+move_events = native_only(_move_events, move_events_plain)
