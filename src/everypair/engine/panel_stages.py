@@ -116,7 +116,7 @@ class LevelStage:
     """A one-hot field: every level is a row of matrix factorization over the rows that have it, with value one or any other."""
 
     def __init__(self, block: LevelBlock | FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
-        self.blocks, self._workers, self._n_rows = [block], workers, rows.n
+        self.blocks, self._workers = [block], workers
         self._groups = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block))
         self._events = event_levels(block, rows.n, dtype) if rows.by_event else None
 

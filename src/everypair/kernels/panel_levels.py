@@ -49,10 +49,10 @@ from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES, GramBlock, Moving, Offsets, RowSettings, steps
 
 # The moments of a level, sixteen numbers each: where their rows begin
-PAIRS = 0  # those of sum_pairs
-ROWS = PAIRS + 1 + LANES  # those of sum_rows
-FIRST = ROWS + 1 + LANES  # those of sum_first
-SHIFTS = FIRST + 4  # those of sum_shifts
+PAIRS = 0  # over pairs: sums of x (a s - b) z, and of x^2 a z z'
+ROWS = PAIRS + 1 + LANES  # over rows: sums of mu x t E, and of mu x^2 E E'
+FIRST = ROWS + 1 + LANES  # over rows: sums of mu x^2 E, mu x E, mu x r, and four numbers
+SHIFTS = FIRST + 4  # over pairs: what a change of the level's vector adds
 SIZE = SHIFTS + 2
 
 TILE = 1_024  # visits whose vectors are gathered at a time
