@@ -95,10 +95,13 @@ class Groups:
         work = np.where(most > SHARED, 0, np.diff(pair_bounds) + np.diff(bounds))
         self.ranges = workers.split(np.concatenate([[0], np.cumsum(work)]))
 
-    def visited(self, key: int, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """``codes`` of the rows of the visits, the same array for the same key; those given where visits follow the rows."""
+    def visited(self, key: int, codes: np.ndarray, indices: np.ndarray | None = None) -> np.ndarray:
+        """``codes`` of rows in the order of the visits to them; with ``indices``, the other side's row of each pair, those of the
+        other side's rows in the order of the visits to pairs. The same array for the same key."""
         if key not in self._visited:
-            self._visited[key] = codes if len(rows) == len(codes) and in_order(rows) else codes[rows]
+            rows = self.visits.rows.row if indices is None else indices[self.visits.pairs.pair]
+            follow = len(rows) == len(codes) and np.array_equal(rows, np.arange(len(rows)))
+            self._visited[key] = codes if follow else codes[rows]
         return self._visited[key]
 
     @property
@@ -128,12 +131,11 @@ class LevelStage:
 
     def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
         """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes, self._groups.visits.rows.row)
+        return self._groups.visited(key, codes)
 
     def visited_pairs(self, key: int, codes: np.ndarray, indices: np.ndarray) -> np.ndarray:
         """The codes of the other side's rows, number ``key``, in the order of the visits to pairs."""
-        pair = self._groups.visits.pairs.pair
-        return self._groups.visited(key, codes, indices if in_order(pair) else indices[pair])
+        return self._groups.visited(key, codes, indices)
 
     def table(self, tables: list[np.ndarray]) -> np.ndarray:
         """The vectors of the levels."""
@@ -165,7 +167,7 @@ class CellStage:
         self._groups = Groups(rows, bounds, members, dtype, workers, every=True)
         codes = [_codes(block)[members[bounds[:-1]]] for block in blocks]
         self._codes = codes  # of the fields, by cell; the number of levels for none
-        self._members = [_without_none(code, _n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
+        self._members = [_without_none(code, n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
 
     @property
     def codes(self) -> np.ndarray:
@@ -174,7 +176,7 @@ class CellStage:
 
     def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
         """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes, self._groups.visits.rows.row)
+        return self._groups.visited(key, codes)
 
     def table(self, tables: list[np.ndarray]) -> np.ndarray:
         """The vectors of the cells: sums over the fields."""
@@ -197,11 +199,6 @@ class CellStage:
         follow_events(self._events, data.rows, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
 
 
-def in_order(rows: np.ndarray) -> bool:
-    """Whether they are 0, 1, 2, ..."""
-    return bool(np.array_equal(rows, np.arange(len(rows))))
-
-
 def follow_events(events: EventLevels, data: PanelData, gram: PanelGram, moves: Moves, workers: Workers) -> None:
     """Scores and rows of a side of events after the steps of levels, or of cells."""
     moves = moves._replace(along=(moves.delta @ gram.v).astype(moves.delta.dtype))
@@ -212,7 +209,7 @@ def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, 
     """Stages for one-hot fields, in their order: those of events next to each other share one while their joint levels are few."""
     if not rows.by_event:
         return [LevelStage(block, rows, dtype, workers) for block in blocks]
-    coded = [None if block.levels is None else Coded(_codes(block), _n_levels(block)) for block in blocks]
+    coded = [None if block.levels is None else Coded(_codes(block), n_levels(block)) for block in blocks]
     found: list[LevelStage | CellStage] = []
     for joint in join(coded):
         members = [blocks[j] for j in joint.fields]
@@ -273,7 +270,8 @@ def _codes(block: LevelBlock) -> np.ndarray:
     return np.where(levels.codes < 0, levels.n, levels.codes).astype(np.int64)
 
 
-def _n_levels(block: LevelBlock) -> int:
+def n_levels(block: LevelBlock) -> int:
+    """The number of levels of its column."""
     levels = block.levels
     assert levels is not None
     return levels.shape[1] if isinstance(levels, OneHotField) else levels.n

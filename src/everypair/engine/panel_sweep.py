@@ -18,7 +18,7 @@ from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.level_parts import FEWEST_ROWS
 from everypair.engine.panel_fields import FieldStage
 from everypair.engine.panel_sources import PanelSources
-from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, rows_of_levels
+from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, n_levels, rows_of_levels
 from everypair.engine.vectors import Vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
@@ -170,7 +170,7 @@ def _size(block: LevelBlock | FieldBlock) -> int:
         return block.field.shape[1]
     if block.levels is None:
         return len(block.parameter.by_row) - block.start
-    return block.levels.n if hasattr(block.levels, "n") else block.levels.shape[1]  # type: ignore[union-attr]
+    return n_levels(block)
 
 
 def _rows_of(block: LevelBlock | FieldBlock, first: int, last: int) -> np.ndarray:
