@@ -1,5 +1,7 @@
 """EveryPair: recommenders that learn from every context-item pair, exactly, at the cost of the observed ones."""
 
+from everypair.runtime.version import __version__ as __version__
+
 TYPE_CHECKING = False  # as in typing, whose import takes as long as all others that a command needs before it handles Ctrl-C
 
 if TYPE_CHECKING:
@@ -11,14 +13,13 @@ if TYPE_CHECKING:
     from everypair.engine.divergence import DivergedError
     from everypair.engine.feedback import Feedback
     from everypair.engine.solver import Epoch
+    from everypair.gpu.device import DeviceError
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FallbackWarning, FewerItemsWarning
     from everypair.recommender import Recommender, load
     from everypair.tuning import tune
-
-__version__ = "0.1.0"
 
 __all__ = [
     "FM",
@@ -29,6 +30,7 @@ __all__ = [
     "CoView",
     "CutShortWarning",
     "Dataset",
+    "DeviceError",
     "DivergedError",
     "Epoch",
     "FallbackWarning",
@@ -65,6 +67,7 @@ _MODULES = {
     "engine.divergence": ("DivergedError",),
     "engine.feedback": ("Feedback",),
     "engine.solver": ("Epoch",),
+    "gpu.device": ("DeviceError",),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.requests": ("UnusedHistoryWarning",),

@@ -10,7 +10,7 @@ from everypair.engine.engine import OTHER, SIDES, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.objective import Objective, ObjectiveValue
-from everypair.engine.rotation import in_turn, spread_order, swept_by_rows
+from everypair.engine.rotation import in_turn, is_singular, spread_order, swept_by_rows
 from everypair.engine.tower import Tower, common_rotations
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
@@ -125,13 +125,13 @@ class CpuEngine(Engine):
             if self._by_rows:
                 order = spread_order(len(values))
                 values, Q = values[order], np.ascontiguousarray(Q[:, order])
-            if self._unregularized and self._singular(values):
+            if self._unregularized and is_singular(values, self.dtype):
                 continue
             self._rotate(at, Q)
             norms = np.maximum(values, 0.0)
             if not isinstance(self.objective.vectors[other], LazyVectors):  # stored vectors were rotated with rounding errors
                 norms = self._norms(other)[at]
-            if self._unregularized and self._singular(norms):
+            if self._unregularized and is_singular(norms, self.dtype):
                 self._rotate(at, Q.T)
                 continue
             J = grams[other].copy()
@@ -148,10 +148,6 @@ class CpuEngine(Engine):
                 self.place(side)
             else:
                 self.objective.vectors[side].rotate(at, Q, self._workers[side])
-
-    def _singular(self, eigenvalues: np.ndarray) -> bool:
-        """The same in all processes of a group, since it depends on sums that all of them have."""
-        return bool(eigenvalues.min() <= np.sqrt(np.finfo(self.dtype).eps) * eigenvalues.max())
 
     @property
     def _unregularized(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -25,8 +26,14 @@ class Engine(ABC):
     fitted model read them.
     """
 
+    device = "cpu"
+
     def __init__(self, feedback: Feedback, towers: Mapping[str, Tower], alpha0: float, dtype: np.dtype) -> None:
         self.feedback, self.towers, self.alpha0, self.dtype = feedback, dict(towers), alpha0, dtype
+
+    def active(self) -> AbstractContextManager[None]:
+        """While it is, the work of this thread goes to the engine's device."""
+        return nullcontext()
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -37,6 +44,9 @@ class Engine(ABC):
     @abstractmethod
     def finite(self) -> bool:
         """Whether feedback and weights are finite in the precision of the fit."""
+
+    def take_parameters(self) -> None:  # noqa: B027
+        """Read the parameters of the towers; nothing to do for engines that step on the towers' arrays."""
 
     @abstractmethod
     def place(self, side: str) -> None:

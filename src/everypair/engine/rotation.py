@@ -34,3 +34,8 @@ def spread_order(n: int) -> np.ndarray:
     """
     blocks = -(-n // LANES)
     return np.concatenate([np.arange(n)[::-1][j::blocks] for j in range(blocks)])
+
+
+def is_singular(eigenvalues: np.ndarray, dtype: np.dtype) -> bool:
+    """Whether a Gram with these eigenvalues, or these entries of its diagonal, is singular but for rounding."""
+    return bool(eigenvalues.min() <= np.sqrt(np.finfo(dtype).eps) * eigenvalues.max())

@@ -32,6 +32,10 @@ class Epoch(NamedTuple):
 class RunObserver:
     """Base class of observers, which are notified during a run and can end it."""
 
+    def reads_parameters(self, epoch: int) -> bool:
+        """Whether the towers' parameters are read after the epoch of this number, if it is not the last."""
+        return False
+
     def interrupted(self) -> bool:
         """Called after each sweep: whether to end the run now, in the middle of an epoch."""
         return False
@@ -66,6 +70,7 @@ class ICD(Generic[E]):
 
     def begin(self) -> None:
         """Compute vectors, Grams and scores from the parameters."""
+        self.engine.take_parameters()
         for side in SIDES:
             self.engine.place(side)
             self.engine.update_gram(side)
@@ -127,7 +132,13 @@ class ICD(Generic[E]):
         takes precedence over the other reasons. ``history`` holds the epochs before this run. Raises
         :class:`~everypair.engine.divergence.DivergedError` if the objective is not finite, or rises.
         """
-        observer = observer or RunObserver()
+        try:
+            return self._run(epochs, tol, observer or RunObserver(), history)
+        except BaseException:
+            self.engine.bring_back()  # what there is, for callers that keep it
+            raise
+
+    def _run(self, epochs: int, tol: float, observer: RunObserver, history: Sequence[Epoch]) -> str:
         previous = history[-1].objective if history else self.finite_value().objective
         lowest = min((epoch.objective for epoch in history), default=previous)
         with compile_timer() as compiled:
@@ -141,7 +152,8 @@ class ICD(Generic[E]):
                 value = self.finite_value()
                 if self.engine.agreed(has_risen(value.objective, lowest, self.engine)):
                     raise risen(value.objective, lowest, number, self.engine)
-                self.engine.bring_back()
+                if observer.reads_parameters(number):
+                    self.engine.bring_back()
                 seconds = time.perf_counter() - began - (compiled() - compiled_before)
                 stop = self.engine.agreed(observer.epoch_ended(Epoch(number, *value, max(seconds, 0.0))))
                 interrupted = self.engine.agreed(observer.interrupted())
@@ -153,6 +165,8 @@ class ICD(Generic[E]):
                     reason = "epochs"
                 else:
                     reason = "interrupt" if interrupted else "running"
+                if interrupted or reason != "running":
+                    self.engine.bring_back()
                 if complete:  # with the reason of an uninterrupted run: if that had stopped here, a resumed run must stop, too
                     observer.epoch_complete(reason)
                 if interrupted:

@@ -18,8 +18,8 @@ callback : callable, optional
     ``resume(model, state, arrays)`` is called once, with both, before the remaining epochs.
 checkpoint : path, optional
     A folder, created if missing, to which the state of the fit is written after an epoch and its callback. If a fit ends early, the
-    same call resumes it, with the same bits as an uninterrupted fit; it returns at once if the fit was complete. Other data or
-    settings are refused; ``epochs``, ``tol``, ``n_threads`` and ``field_solver`` may change.
+    same call resumes it, with the same bits as an uninterrupted fit on the same device; it returns at once if the fit was complete.
+    Other data or settings are refused; ``epochs``, ``tol``, ``n_threads``, ``field_solver`` and ``device`` may change.
 every : int
     Number of epochs between two checkpoints; the last epoch is always written.
 """

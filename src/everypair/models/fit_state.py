@@ -38,6 +38,8 @@ class FitState:
     item_weight : array or None
     history : list of Epoch
     stop_reason : str
+    device : str or None
+        The device of the fit; None if it was not in this process.
     """
 
     towers: dict[str, Tower]
@@ -46,6 +48,7 @@ class FitState:
     item_weight: np.ndarray | None
     history: list[Epoch] = field(default_factory=list)
     stop_reason: str = "running"
+    device: str | None = None
 
     @property
     def parameters(self) -> dict[str, Parameter]:

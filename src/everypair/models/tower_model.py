@@ -6,6 +6,7 @@ import inspect
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -15,16 +16,19 @@ import numpy as np
 from everypair.engine.binding import Initializer
 from everypair.engine.cpu import CpuEngine
 from everypair.engine.divergence import DivergedError
+from everypair.engine.engine import Engine
 from everypair.engine.feedback import Feedback, as_feedback
 from everypair.engine.initialization import item_vectors
 from everypair.engine.regularization import Regularization
 from everypair.engine.solver import ICD, Epoch
+from everypair.gpu.device import Job, choose, requested
+from everypair.gpu.engine import GpuEngine
 from everypair.models.assembly import Plan, assemble, reassemble, set_parameters
 from everypair.models.base import Model
 from everypair.models.fit_state import FitState, cut_short
 from everypair.models.training_run import TrainingRun
 from everypair.persistence.checkpoint import Checkpoint, identity
-from everypair.ranking.rank import Products, Scores
+from everypair.ranking.rank import ItemVectors, Products, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.blas import one_blas_thread
 from everypair.runtime.parallel import Workers, thread_count
@@ -88,6 +92,10 @@ class TowerModel(Model):
         seed for each fit.
     n_threads : int or None
         None: one per core.
+    device : str, optional
+        "cpu"; "cuda" or "cuda:1", a GPU, which is refused with the reason if it cannot be used; or "auto", a GPU if there is one
+        that can train the model. None: what the environment variable EVERYPAIR_DEVICE says, else "cpu". Lists of many rows are
+        computed on it, too. Fitted models open on any machine.
 
     Attributes
     ----------
@@ -102,6 +110,8 @@ class TowerModel(Model):
     item_weight_ : array or None
         Factor of this weight for each item (from the feedback's ``item_weight`` and ``popularity_exponent``); None: one. The
         objective in ``history_`` is that of ``feedback.by_popularity(popularity_exponent)``, which has these weights.
+    device_ : str or None
+        The device of the fit, such as "cpu" or "cuda:0"; None for a model that was loaded.
     stop_reason_ : str
         "epochs", "tol", "callback" or "interrupt"; "running" during the fit, and "error" if a callback failed or a checkpoint could
         not be written. After "interrupt" and "error", which cut a fit short, ``repr`` says so.
@@ -122,6 +132,7 @@ class TowerModel(Model):
     dtype: str = "float32"
     random_state: int | None = 0
     n_threads: int | None = None
+    device: str | None = None
     _state: FitState | None = field(default=None, init=False, repr=False)
 
     @abstractmethod
@@ -148,10 +159,14 @@ class TowerModel(Model):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
         stateful: Any = callback if callable(getattr(callback, "resume", None)) else None
         folder = None if checkpoint is None else Checkpoint(checkpoint, every)
-        with Workers(n_threads) as workers, one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
+            workers = held.enter_context(Workers(n_threads))
+            held.enter_context(one_blas_thread())
             solver = self.build_solver(feedback, contexts, items, workers, start, fixed)
-            weight = solver.engine.feedback.item_weight
-            state = FitState(solver.towers, feedback.shape, solver.engine.alpha0, None if weight is None else weight.copy())
+            engine = solver.engine
+            held.enter_context(engine.active())
+            weight = None if engine.feedback.item_weight is None else engine.feedback.item_weight.copy()
+            state = FitState(solver.towers, feedback.shape, engine.alpha0, weight, device=engine.device)
             after_epoch = None if callback is None else partial(callback, self)
             run = TrainingRun(solver, state, type(self).__name__, after_epoch, stateful, folder, tol)
             values = {"start": start, "fixed": fixed}
@@ -177,8 +192,8 @@ class TowerModel(Model):
         workers: Workers,
         start: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
-    ) -> ICD[CpuEngine]:
-        """The solver, with both towers at their start values."""
+    ) -> ICD[Engine]:
+        """The solver, with both towers at their start values, on the engine of :attr:`device`."""
         feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0))
         plan = self.plan(self._alpha0(feedback))
         towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan)
@@ -190,8 +205,12 @@ class TowerModel(Model):
         set_parameters("fixed", fixed, towers, fixed=True)
         by_dimension = self.order == "dimension"
         rotate = bool(self.rotate) and not by_dimension
-        engine = CpuEngine(feedback, towers, plan.alpha0, plan.initializer.dtype, workers, rotate, by_dimension)
-        return ICD(engine, self.order)
+        device = choose(self.device, Job(type(self).__name__, feedback, towers, plan.initializer.dtype, self.order))
+        with device.active():
+            if device.gpu is not None:
+                return ICD(GpuEngine(feedback, towers, plan.alpha0, device.gpu, rotate))
+            engine = CpuEngine(feedback, towers, plan.alpha0, plan.initializer.dtype, workers, rotate, by_dimension)
+            return ICD(engine, self.order)
 
     def restore(
         self,
@@ -221,6 +240,7 @@ class TowerModel(Model):
     def check_settings(self) -> tuple[int, float, int]:
         """Check the constructor's arguments that :meth:`plan` does not; returns epochs, tol and the number of threads."""
         self._fixed_weight()
+        requested(self.device)
         check.number("popularity_exponent", self.popularity_exponent, low=0.0)
         epochs, tol = check.integer("epochs", self.epochs, low=1), check.number("tol", self.tol, low=0.0)
         return epochs, tol, thread_count(self.n_threads)
@@ -309,6 +329,10 @@ class TowerModel(Model):
         return self.state.unobserved_weight
 
     @property
+    def device_(self) -> str | None:
+        return self.state.device
+
+    @property
     def item_weight_(self) -> np.ndarray | None:
         return self.state.item_weight
 
@@ -344,7 +368,8 @@ class TowerModel(Model):
 
     def _scores(self, context: np.ndarray) -> Scores:
         towers = self.state.towers
-        return Products(towers["context"].lookup()(context), towers["item"].vectors().rows)
+        items = ItemVectors(towers["item"].vectors().rows, device=self.device)
+        return Products(towers["context"].lookup()(context), items)
 
 
 def auto_weight(pairs: float, largest: float = 1.0) -> float:

@@ -65,6 +65,9 @@ class TrainingRun(RunObserver):
             self._progress.advance(len(self.state.history))
             self.state.stop_reason = self.solver.run(epochs, self.tol, self, tuple(self.state.history))
 
+    def reads_parameters(self, epoch: int) -> bool:
+        return self.callback is not None or (self.checkpoint is not None and self.checkpoint.is_due(epoch))
+
     def interrupted(self) -> bool:
         return self._interrupt.is_set()
 

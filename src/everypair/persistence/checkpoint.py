@@ -20,7 +20,7 @@ from everypair.runtime.wording import named
 from everypair.towers import Tower
 
 VERSION = 2
-RESUMABLE = ("epochs", "tol", "n_threads", "field_solver")  # settings that may differ when a fit resumes
+RESUMABLE = ("epochs", "tol", "n_threads", "field_solver", "device")  # settings that may differ when a fit resumes
 
 
 class State(NamedTuple):
@@ -97,9 +97,13 @@ class Checkpoint:
             )
         return state
 
+    def is_due(self, epoch: int) -> bool:
+        """Whether the state after this epoch is stored, if the fit goes on."""
+        return epoch % self._every == 0
+
     def write(self, state: State) -> None:
         """Store a state if it is due: after every few epochs, and at the end of the fit."""
-        if state.stop_reason == "running" and len(state.history) % self._every:
+        if state.stop_reason == "running" and not self.is_due(len(state.history)):
             return
         try:
             json.dumps(state.callback)

@@ -13,11 +13,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from everypair.gpu.device import for_ranking
+from everypair.gpu.topn import Excluded, ItemTable, pays
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
+from everypair.ranking.on_gpu import ROWS, search_on_gpu
 from everypair.ranking.pruned import TiledSearch, rows_at_once
 from everypair.runtime.blas import one_blas_thread
 from everypair.runtime.cached import cached_property
-from everypair.runtime.parallel import Workers
+from everypair.runtime.parallel import SERIAL, Workers
 
 SCORES_AT_ONCE = 2_000_000  # most scores that a thread holds
 FEW_ROWS = 16  # up to as many rows, the transposed product is faster
@@ -55,10 +58,12 @@ class Lists(NamedTuple):
 
 
 class TopNSearch(NamedTuple):
-    """A function ``search_rows(start, stop, ids, best)`` that writes the best items of a range of rows, and the size of ranges."""
+    """A function ``search_rows(start, stop, ids, best)`` that writes the best items of a range of rows, the size of ranges, and
+    whether one thread does it all."""
 
     search_rows: Callable[[int, int, np.ndarray, np.ndarray], None]
     step: int
+    serial: bool = False
 
 
 class Scores(ABC):
@@ -113,10 +118,22 @@ class DenseScores(Scores):
 
 
 class ItemVectors:
-    """The vectors ``psi`` of all items, and quantities derived from them; ``weight``: the weights n_i of unobserved pairs."""
+    """The vectors ``psi`` of all items, and quantities derived from them.
 
-    def __init__(self, psi: np.ndarray, weight: np.ndarray | None = None) -> None:
-        self.psi, self._weight = np.ascontiguousarray(psi), weight
+    ``weight``: the weights n_i of unobserved pairs; ``device``: where many rows are ranked, as in the constructor of models.
+    """
+
+    def __init__(self, psi: np.ndarray, weight: np.ndarray | None = None, device: str | None = "cpu") -> None:
+        self.psi, self._weight, self.device = np.ascontiguousarray(psi), weight, device
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "table"}  # not what is on a device
+
+    @cached_property
+    def table(self) -> ItemTable | None:
+        """The vectors on the GPU that ``device`` asks for; None if there is none."""
+        gpu = for_ranking(self.device) if self.psi.dtype == np.float32 else None
+        return None if gpu is None else ItemTable.of(gpu, self.psi)
 
     @cached_property
     def gram(self) -> np.ndarray:
@@ -151,7 +168,7 @@ class Products(Scores):
         return Products(self.phi[rows], self.items)
 
     def of_items(self, items: np.ndarray) -> Products:
-        return Products(self.phi, self.psi[items])
+        return Products(self.phi, ItemVectors(self.psi[items], device=self.items.device))
 
     def block(self, start: int, stop: int) -> np.ndarray:
         phi = self.phi[start:stop]
@@ -171,6 +188,16 @@ class Products(Scores):
         top_n_listed(0, stop - start, lists, self.phi[start:stop], self.psi, ids, best)
 
     def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
+        if pays(self.n_rows, self.n_items, n) and self.phi.dtype == np.float32 and self.items.table is not None:
+
+            def few(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
+
+            own = None if exclude is None else lambda start, stop: Excluded(*exclude.rows(start, stop))
+            return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, few), ROWS, serial=True)
+        return self._cpu_search(n, n_threads, exclude, allowed)
+
+    def _cpu_search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
         step = rows_at_once(self.n_rows, self.n_items, n, n_threads)
         if not step or self.phi.dtype != self.psi.dtype:
             return None
@@ -253,7 +280,7 @@ def rank(
                 advance(stop - start)
 
     with one_blas_thread():
-        workers.run(rank_chunks, range(-(-n_rows // step) + 1))
+        (SERIAL if search is not None and search.serial else workers).run(rank_chunks, range(-(-n_rows // step) + 1))
     return ids, best
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ from everypair.recommend.stored_arrays import Stored, check_flag, check_floats, 
 from everypair.recommend.stored_dataset import dataset_restored, dataset_stored
 from everypair.recommend.training_set import UNITS
 from everypair.runtime import validation as check
+from everypair.runtime.version import __version__
 
 KIND, VERSION = RECOMMENDER
 MAPPED = ("numbers",)  # payloads that are not read when a folder is opened
@@ -69,7 +69,7 @@ def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type
         index |= {f"{side} {name}": array for name, array in arrays.items()}
     data_numbers, data_index, tables, facts["dataset"] = dataset_stored(state.dataset)
     manifest = {
-        "package": version("everypair"),
+        "package": __version__,
         "configuration": {
             "model": to_config(state.adapter.model, known),  # with the arguments of the fit: those of the next may be others
             **{side: to_config(state.recipes[side], known) for side in SIDES},

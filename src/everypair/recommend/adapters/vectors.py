@@ -99,7 +99,7 @@ class VectorAdapter(Adapter):
     def _compute_item_vectors(self) -> ItemVectors:
         columns = self.items()
         psi = self._psi_by_id() if columns is None else self.model.item_vectors(columns)
-        return ItemVectors(psi, self.model.item_weight_)
+        return ItemVectors(psi, self.model.item_weight_, self.model.device)
 
     def _psi_by_id(self) -> np.ndarray:
         """psi of items without features. A memory-mapped parameter is not copied, so that processes share it."""

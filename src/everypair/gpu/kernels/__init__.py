@@ -1,0 +1,1 @@
+"""CUDA sources; :mod:`everypair.gpu.sources` reads them."""
