@@ -75,7 +75,7 @@ def test_no_sweep_raises_the_objective(problem: Problem) -> None:
 @pytest.mark.parametrize("options", [{}, {"popularity_exponent": 0.0}, {"regularization": 0.0}, {"step_size": 0.5}], ids=str)
 def test_long_rows_are_cut(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are added up: the objective is that of the CPU; without L2 it is compared where rounding does not decide."""
-    monkeypatch.setattr(tasks.Tasks.__init__, "__defaults__", (16,))
+    monkeypatch.setattr(tasks, "PIECE", 16)
     settings: dict[str, Any] = {"factors": 36, "epochs": 3, **options}
     feedback = log(**({"alpha": np.linspace(0.5, 2.0, len(log()))} if not options else {}))
     on_gpu, on_cpu = ep.MF(device="cuda", **settings).fit(feedback), ep.MF(**settings).fit(feedback)

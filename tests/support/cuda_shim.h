@@ -20,8 +20,9 @@
 #define __shared__ static
 #define INFINITY_BITS 0x7f800000
 
-struct float2 { float x, y; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) int2 { int x, y; };
 struct alignas(16) int4 { int x, y, z, w; };
 struct Dimensions { int x, y, z; };
 static float2 make_float2(float x, float y) { return {x, y}; }

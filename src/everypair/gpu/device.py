@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from everypair.engine.dimensions import BIAS
 from everypair.engine.feedback import Feedback
 from everypair.engine.tower import Tower
 from everypair.gpu.backend import Backend
 from everypair.gpu.cuda import cuda, problem
+from everypair.gpu.levels import side_blocks
 from everypair.runtime.progress import visible
 from everypair.runtime.wording import named, setting
 
@@ -114,9 +116,15 @@ def refusal(job: Job) -> str | None:
     for side, tower in job.towers.items():
         if tower.settings.block_size != 1:
             return f"{setting('block_size', tower.settings.block_size)} runs on the CPU only"
-        if not tower.capabilities.free_rows or tower.describe_blocks() is None:
-            return f"GPUs train matrix factorization only so far, and the {side} tower of this model is {tower!r}"
-    return None
+        if tower.capabilities.free_rows and tower.describe_blocks() is not None:
+            continue
+        found = side_blocks(tower, job.feedback.shape[side == "item"])
+        if isinstance(found, str):
+            return f"the {side} tower {found}: {tower!r}"
+        if tower.settings.field_solver == "cd":
+            return f"{setting('field_solver', 'cd')} runs on the CPU only"
+    biased = [BIAS in tower.dimension_kinds for tower in job.towers.values()]
+    return "one of the towers is a factorization machine, and the other is not" if biased[0] != biased[1] else None
 
 
 def too_large(job: Job, free: int) -> str | None:

@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from everypair.engine.engine import OTHER, SIDES, Engine
+from everypair.engine.engine import OTHER, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.objective import ObjectiveValue
-from everypair.engine.rotation import in_turn, is_singular, spread_order
+from everypair.engine.rotation import in_turn, is_singular, spread_order, swept_by_rows
 from everypair.engine.tower import Tower, common_rotations
 from everypair.gpu.backend import Backend
+from everypair.gpu.biases import Biases
+from everypair.gpu.features import FeatureSide
+from everypair.gpu.levels import Field, SideBlocks, side_blocks
 from everypair.gpu.pairs import Numbers, Pairs
-from everypair.gpu.rows import FreeRows, OtherSide, padded
+from everypair.gpu.rows import FreeRows
+from everypair.gpu.side import DeviceSide, OtherSide, padded
 
 
 class GpuEngine(Engine):
@@ -43,13 +47,22 @@ class GpuEngine(Engine):
         self._pairs = Pairs(backend, feedback, alpha0)
         self._sides = {side: self._side(side, tower) for side, tower in towers.items()}
         self._weights = {"context": self._numbers(feedback.context_weight), "item": self._numbers(feedback.item_weight)}
+        self._by_rows = all(swept_by_rows(tower) for tower in towers.values())
         self._grams: dict[str, Any] = {}
         self._diagonal: set[str] = set()  # sides whose Gram is
         self._size = 0.0
 
-    def _side(self, side: str, tower: Tower) -> FreeRows:
-        (parameter,) = tower.parameters.values()
-        return FreeRows(self._backend, parameter, side, tower.settings.step_size)
+    def _side(self, side: str, tower: Tower) -> DeviceSide:
+        eta, indptr = tower.settings.step_size, (self.feedback.by_context if side == "context" else self.feedback.by_item).indptr
+        if tower.capabilities.free_rows:
+            (parameter,) = tower.parameters.values()
+            return FreeRows(self._backend, parameter, side, eta)
+        n, found = len(indptr) - 1, side_blocks(tower, len(indptr) - 1)
+        assert isinstance(found, SideBlocks)
+        factors = [Field(self._backend, block, n, padded(found.k)) for block in found.factors]
+        weights = [Field(self._backend, block, n, 0) for block in found.weights]
+        biases = None if found.bias is None else Biases(self._backend, weights, n, eta)
+        return FeatureSide(self._backend, side, indptr, found.k, eta, factors, biases)
 
     def _numbers(self, weight: np.ndarray | None) -> Numbers | None:
         return None if weight is None else Numbers(*self._backend.floats(weight))
@@ -73,21 +86,22 @@ class GpuEngine(Engine):
             side.bring_back()
 
     def place(self, side: str) -> None:
-        """Nothing: the vectors are the parameters."""
+        self._sides[side].place()
 
     def update_gram(self, side: str) -> None:
         self._grams[side] = self._sides[side].gram(self._weights[side])
         self._diagonal.discard(side)
 
     def turn(self, side: str, epoch: int = 1) -> None:
-        if not in_turn(epoch):
+        if self._by_rows and not in_turn(epoch):
             return
         xp, other = self._backend.xp, OTHER[side]
         unregularized = any(rows.unregularized for rows in self._sides.values())
         for at in self._rotations:
             values, Q = xp.linalg.eigh(self._grams[other][at, at])
-            order = spread_order(len(values))
-            values, Q = values[order], xp.ascontiguousarray(Q[:, order])
+            if self._by_rows:
+                order = spread_order(len(values))
+                values, Q = values[order], xp.ascontiguousarray(Q[:, order])
             if unregularized and is_singular(self._backend.download(values), self.dtype):
                 continue
             self._rotate(at, Q)
@@ -95,7 +109,11 @@ class GpuEngine(Engine):
             if unregularized and is_singular(self._backend.download(norms[at]), self.dtype):
                 self._rotate(at, Q.T)
                 continue
-            self._grams[other] = xp.diag(norms)
+            J = self._grams[other].copy()
+            J[at] = Q.T @ J[at]
+            J[:, at] = J[at].T
+            J[at, at] = xp.diag(norms[at])
+            self._grams[other] = J
             self._diagonal.add(other)
 
     def _rotate(self, at: slice, Q: Any) -> None:
@@ -110,7 +128,7 @@ class GpuEngine(Engine):
         raise NotImplementedError("a GPU sweeps whole sides")
 
     def rescore(self) -> None:
-        self._pairs.rescore(*(self._sides[side].table for side in SIDES))
+        self._pairs.rescore(self._sides["context"], self._sides["item"])
 
     def value(self) -> ObjectiveValue:
         xp, l2 = self._backend.xp, [side.l2() for side in self._sides.values()]

@@ -17,19 +17,27 @@ def segments(n: int, width: int) -> Iterator[slice]:
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
+def products(xp: Any, one: Any, other: Any, weight: Any = None) -> Any:
+    """``sum_r weight_r x_r y_r'`` over the rows x and y of two tables, in float64."""
+    n, width = one.shape
+    total = xp.zeros((width, other.shape[1]), np.float64)
+    for rows in segments(n, width):
+        x, y = one[rows], other[rows]
+        if weight is not None:  # by its root: the product of a table with itself is symmetric
+            root = xp.sqrt(weight[rows])[:, None]
+            x, y = x * root, y * root
+        whole = len(x) // CHUNK * CHUNK
+        if whole:
+            chunks = x[:whole].reshape(-1, CHUNK, width).transpose(0, 2, 1)
+            total += xp.matmul(chunks, y[:whole].reshape(-1, CHUNK, y.shape[1])).sum(axis=0, dtype=np.float64)
+        if whole < len(x):
+            total += (x[whole:].T @ y[whole:]).astype(np.float64)
+    return total
+
+
 def gram(xp: Any, table: Any, weight: Any = None) -> Any:
     """``sum_r weight_r t_r t_r'`` in float64."""
-    n, width = table.shape
-    total = xp.zeros((width, width), np.float64)
-    for rows in segments(n, width):
-        part = table[rows] if weight is None else table[rows] * xp.sqrt(weight[rows])[:, None]
-        whole = len(part) // CHUNK * CHUNK
-        if whole:
-            chunks = part[:whole].reshape(-1, CHUNK, width)
-            total += xp.matmul(chunks.transpose(0, 2, 1), chunks).sum(axis=0, dtype=np.float64)
-        if whole < len(part):
-            total += (part[whole:].T @ part[whole:]).astype(np.float64)
-    return total
+    return products(xp, table, table, weight)
 
 
 def rotate(xp: Any, table: Any, at: slice, Q: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,15 @@ class Numbers(NamedTuple):
 
     array: Any
     step: int
+
+
+class Vectors(Protocol):
+    """The vectors of a side: a table of factors, and what is added to the scores of a row."""
+
+    table: Any
+
+    @property
+    def bias(self) -> Numbers: ...
 
 
 class SidePairs(NamedTuple):
@@ -87,13 +96,16 @@ class Pairs:
             self._scores, self._spare, self._side = self._spare, self._scores, side
         return self._scores
 
-    def rescore(self, phi: Any, psi: Any) -> None:
+    def rescore(self, contexts: Vectors, items: Vectors) -> None:
         """Scores from the vectors of both sides, and the sums of the loss."""
         pairs, self._side = self.sides["context"], "context"
+        phi, psi = contexts.table, items.table
+        vectors = (phi, psi, psi.shape[1], len(psi) - 1, *contexts.bias, *items.bias)
+        sums = (*pairs.a, *pairs.b, *self.alpha, self._scores, self._sums)
+        n_tasks = pairs.tasks.n
         self._backend.kernels("rows").score_rows(
-            blocks(pairs.tasks.n), THREADS, pairs.tasks.n, pairs.tasks.tasks, pairs.indices, phi, psi, psi.shape[1], len(psi) - 1,
-            *pairs.a, *pairs.b, *self.alpha, self._scores, self._sums,
-        )  # fmt: skip
+            blocks(n_tasks), THREADS, n_tasks, pairs.tasks.tasks, pairs.indices, *vectors, *sums
+        )
 
     def sums(self) -> Any:
         """``sum a s^2``, ``sum b s`` and ``sum alpha s^2`` over all pairs, with the scores of the last :meth:`rescore`."""

@@ -2,7 +2,7 @@ r"""``FreeRows``: a side whose vectors are the parameter itself, a row each (mat
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,25 +10,13 @@ from everypair.engine.parameter import Parameter
 from everypair.gpu import linear
 from everypair.gpu.backend import Backend
 from everypair.gpu.pairs import THREADS, Numbers, Pairs
+from everypair.gpu.side import PANEL, DeviceSide, OtherSide
 from everypair.gpu.tasks import ADDERS, blocks
 from everypair.runtime.numerics import lost_decrease, tiny
 
-ROWS_EACH = 256  # that a block of threads adds up
-PANEL = 32  # dimensions that a warp steps on at a time
 
-
-class OtherSide(NamedTuple):
-    """What a sweep needs of the other side: its table of vectors, its Gram in float64, and whether that is diagonal."""
-
-    table: Any
-    J: Any
-    diagonal: bool
-
-
-class FreeRows:
-    """A table of vectors on a device: one for each row, and a row of zeros past the last, which stands for no pair.
-
-    Rows are padded with zeros to a multiple of 32 numbers; these stay zero.
+class FreeRows(DeviceSide):
+    """A table of vectors that are the parameter itself.
 
     Parameters
     ----------
@@ -40,53 +28,41 @@ class FreeRows:
     """
 
     def __init__(self, backend: Backend, parameter: Parameter, side: str, eta: float) -> None:
-        self._backend, self._parameter, self.side, self._eta = backend, parameter, side, eta
-        self.n, self.k = parameter.value.shape
-        self.table = backend.xp.zeros((self.n + 1, padded(self.k)), np.float32)
+        n, k = parameter.value.shape
+        super().__init__(backend, side, n, k, eta)
+        self._parameter = parameter
         self._penalty = Numbers(*backend.floats(parameter.penalty))
         self._kernels, self._products = backend.kernels("rows"), None
         self._lost = backend.floats(0.0)[0]
         self.unregularized = bool(np.any(np.asarray(parameter.penalty) == 0.0)) and not parameter.fixed
 
     def take_parameters(self) -> None:
-        """Copy the parameter from the host."""
         for rows in linear.segments(self.n, self.k):
-            self.table[rows, : self.k] = self._backend.upload(self._parameter.value[rows])
+            self.table[rows, : self.k] = self.backend.upload(self._parameter.value[rows])
 
     def bring_back(self) -> None:
-        """Copy the parameter to the host."""
         if not self._parameter.fixed:
             for rows in linear.segments(self.n, self.k):
-                self._parameter.value[rows] = self._backend.download(self.table[rows, : self.k])
+                self._parameter.value[rows] = self.backend.download(self.table[rows, : self.k])
 
-    def gram(self, weight: Numbers | None) -> Any:
-        return linear.gram(self._backend.xp, self.table[:-1], None if weight is None else weight.array)
-
-    def norms(self, weight: Numbers | None) -> Any:
-        """The diagonal of the Gram."""
-        n_blocks, stride = -(-self.n // ROWS_EACH), self.table.shape[1]
-        sums = self._backend.xp.empty((n_blocks, stride), np.float64)
-        weight = weight or Numbers(*self._backend.floats(1.0))
-        self._kernels.squares_of_columns(n_blocks, min(stride, 256), self.n, ROWS_EACH, self.table, stride, *weight, sums)
-        return sums.sum(axis=0)
+    def place(self) -> None:
+        """Nothing: the vectors are the parameter."""
 
     def rotate(self, at: slice, Q: Any) -> None:
-        linear.rotate(self._backend.xp, self.table[:-1], at, Q)
+        linear.rotate(self.backend.xp, self.table[:-1], at, Q)
 
     def l2(self) -> Any:
-        """As a number on the device."""
         if self._parameter.fixed:
-            return self._backend.xp.zeros((), np.float64)
-        penalties = self._backend.xp.empty(self.n, np.float64)
-        stride = self.table.shape[1]
-        self._kernels.penalties_of_rows(blocks(self.n), THREADS, self.n, self.table, stride, *self._penalty, penalties)
+            return self.backend.xp.zeros((), np.float64)
+        penalties = self.backend.xp.empty(self.n, np.float64)
+        self._kernels.penalties_of_rows(blocks(self.n), THREADS, self.n, self.table, self.stride, *self._penalty, penalties)
         return penalties.sum()
 
     def sweep(self, pairs: Pairs, other: OtherSide) -> None:
         """Coordinate descent on all dimensions of all rows."""
         if self._parameter.fixed:
             return
-        xp, table, own, scores = self._backend.xp, self.table, pairs.sides[self.side], pairs.scores(self.side)
+        xp, table, own, scores = self.backend.xp, self.table, pairs.sides[self.side], pairs.scores(self.side)
         J, tasks, stride = other.J.astype(np.float32), own.tasks, table.shape[1]
         diagonal = xp.ascontiguousarray(xp.diagonal(J))
         coupled = pairs.alpha0 > 0.0 and not other.diagonal
@@ -94,7 +70,7 @@ class FreeRows:
             self._products = xp.empty((self.n, PANEL), np.float32)
         products = self._products if coupled else self._lost
         lost = self._lost_decreases(pairs, J) if self.unregularized else self._lost
-        kernels = self._backend.kernels("rows", WEIGHTED=own.a.step, UNREGULARIZED=int(self.unregularized))
+        kernels = self.backend.kernels("rows", WEIGHTED=own.a.step, UNREGULARIZED=int(self.unregularized))
         none, met = len(other.table) - 1, (own.indices, scores, other.table)
         for first in range(0, stride, PANEL):
             block = diagonal
@@ -102,7 +78,7 @@ class FreeRows:
                 columns = xp.ascontiguousarray(J[:, first : first + PANEL])
                 xp.matmul(table[:-1], columns, out=products)
                 block = columns[first : first + PANEL] - xp.diag(diagonal[first : first + PANEL])
-            steps = (*own.weight, *self._penalty, lost, diagonal, block, products, int(coupled), self._eta, tiny(np.float32))
+            steps = (*own.weight, *self._penalty, lost, diagonal, block, products, 2 * int(coupled), self.eta, tiny(np.float32))
             place = (table, stride, none, first)
             kernels.sweep_rows(
                 blocks(tasks.n), THREADS, tasks.n, tasks.tasks, *met, own.a.array, *own.b, *place, *steps, tasks.moments
@@ -115,13 +91,8 @@ class FreeRows:
 
     def _lost_decreases(self, pairs: Pairs, J: Any) -> Any:
         """For each row without L2, the decrease of the loss below which a step is rounding."""
-        xp, own = self._backend.xp, pairs.sides[self.side]
+        xp, own = self.backend.xp, pairs.sides[self.side]
         norms = xp.sqrt(xp.maximum(xp.diagonal(J), 0.0))
         implicit = own.weight.array * xp.square(xp.abs(self.table[:-1]) @ norms)
-        size = self._backend.upload(pairs.sizes(self.side)) + implicit
+        size = self.backend.upload(pairs.sizes(self.side)) + implicit
         return xp.where(self._penalty.array == 0.0, lost_decrease(np.float32) * size, 0.0).astype(np.float32)
-
-
-def padded(k: int) -> int:
-    """Dimensions in whole panels."""
-    return -(-k // PANEL) * PANEL

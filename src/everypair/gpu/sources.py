@@ -15,6 +15,7 @@ INCLUDE = re.compile(r'^#include "([\w.]+)"\n', re.MULTILINE)
 KERNEL = re.compile(r'extern "C" __global__ void(?:\s+__launch_bounds__\([^)]*\))?\s+(\w+)\(([^)]*)\)')
 TYPES = {
     "int": np.dtype(np.int32),
+    "int2": np.dtype(np.int32),  # rows of two
     "int4": np.dtype(np.int32),  # rows of four
     "u32": np.dtype(np.uint32),
     "float": np.dtype(np.float32),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from everypair.gpu.backend import Backend
@@ -11,38 +13,60 @@ WARPS = 4  # warps of a block, as in warp.cuh
 NUMBERS, ADDERS = 25 * 32, 160  # of the moments of a piece, and threads that add them up, as in moments.cuh
 
 
-class Tasks:
-    """Rows and the pieces of long rows, the longest first, so that no warp begins a long one at the end.
-
-    Pieces have a fixed size and their sums are added up in their order: results have the same bits in every run.
+class Cut(NamedTuple):
+    """Compressed rows as tasks of warps.
 
     Attributes
     ----------
-    tasks : device array (n, 4)
-        Row, first pair, number of pairs, and the number of the piece (-1: all of a row). The pieces come first.
-    long, bounds, owner : device arrays
-        Long rows; long row r has the pieces ``bounds[r]`` to ``bounds[r + 1]``; the long row of each piece.
-    moments, moves : device arrays
-        Room for those of pieces, and of long rows.
+    tasks : array (n, 4)
+        Row, first pair, number of pairs, and the number of the piece (-1: all of a row). The pieces come first, then the longest
+        rows, so that no warp begins a long one at the end.
+    long, bounds, owner : arrays
+        Rows that are cut; cut row r has the pieces ``bounds[r]`` to ``bounds[r + 1]``; the cut row of each piece.
     """
 
-    def __init__(self, backend: Backend, indptr: np.ndarray, piece: int = PIECE) -> None:
-        lengths = np.diff(indptr)
-        long = np.flatnonzero(lengths > piece)
-        n_pieces = -(-lengths[long] // piece)
-        bounds = np.concatenate([[0], np.cumsum(n_pieces)])
-        owner = np.repeat(np.arange(len(long)), n_pieces)
-        first = indptr[long][owner] + (np.arange(len(owner)) - bounds[owner]) * piece
-        n = np.minimum(piece, indptr[long + 1][owner] - first)
-        short = np.flatnonzero(lengths <= piece)
-        short = short[np.argsort(-lengths[short], kind="stable")]
-        tasks = np.empty((len(owner) + len(short), 4), np.int32)
-        tasks[: len(owner)] = np.stack([long[owner], first, n, np.arange(len(owner))], axis=1)
-        tasks[len(owner) :] = np.stack([short, indptr[short], lengths[short], np.full(len(short), -1)], axis=1)
-        self.n, self.n_long, self.n_pieces, self.n_rows = len(tasks), len(long), len(owner), len(lengths)
-        self.tasks, self.long, self.bounds, self.owner = map(backend.ints, (tasks, long, bounds, owner))
-        self._row = tasks[:, 0]
-        self.moments = backend.xp.empty((max(self.n_pieces, 1), NUMBERS), np.float32)
+    tasks: np.ndarray
+    long: np.ndarray
+    bounds: np.ndarray
+    owner: np.ndarray
+
+
+def cut(indptr: np.ndarray, every: bool = False) -> Cut:
+    """Pieces of long rows, of a fixed size, and all other rows whole.
+
+    With ``every``, all rows are cut, those without pairs into one piece. Sums of pieces are added up in their order: results have
+    the same bits in every run.
+    """
+    lengths = np.diff(indptr)
+    long = np.arange(len(lengths)) if every else np.flatnonzero(lengths > PIECE)
+    n_pieces = np.maximum(-(-lengths[long] // PIECE), 1)
+    bounds = np.concatenate([[0], np.cumsum(n_pieces)])
+    owner = np.repeat(np.arange(len(long)), n_pieces)
+    first = indptr[long][owner] + (np.arange(len(owner)) - bounds[owner]) * PIECE
+    n = np.minimum(PIECE, indptr[long + 1][owner] - first)
+    short = np.empty(0, np.int64) if every else np.flatnonzero(lengths <= PIECE)
+    short = short[np.argsort(-lengths[short], kind="stable")]
+    tasks = np.empty((len(owner) + len(short), 4), np.int32)
+    tasks[: len(owner)] = np.stack([long[owner], first, n, np.arange(len(owner))], axis=1)
+    tasks[len(owner) :] = np.stack([short, indptr[short], lengths[short], np.full(len(short), -1)], axis=1)
+    return Cut(tasks, long, bounds, owner)
+
+
+class Tasks:
+    """The rows of a side on a device, shared out to warps: see :class:`Cut`.
+
+    Attributes
+    ----------
+    moments, moves : device arrays
+        Room for those of pieces (``numbers`` each), and of rows that are cut.
+    """
+
+    def __init__(self, backend: Backend, indptr: np.ndarray, every: bool = False, numbers: int = NUMBERS) -> None:
+        found = cut(indptr, every)
+        self.n, self.n_long, self.n_pieces, self.n_rows = len(found.tasks), len(found.long), len(found.owner), len(indptr) - 1
+        self.tasks, self.long, self.bounds, self.owner = map(backend.ints, found)
+        self._row = found.tasks[:, 0]
+        self.moments = backend.xp.empty((max(self.n_pieces, 1), numbers), np.float32)
         self.moves = backend.xp.empty((max(self.n_long, 1), 32), np.float32)
 
     def sums_of_rows(self, sums: np.ndarray) -> np.ndarray:

@@ -11,6 +11,10 @@
 #define UNREGULARIZED 0  // whether there are rows without L2
 #endif
 
+// What of J is not zero beside its diagonal: nothing, or its products with rows differ (by dimensions that are not factors), or also the
+// block of this panel.
+enum Coupled { DIAGONAL, PRODUCTS, BLOCK };
+
 // The pairs of a row, or of a piece of it: from `first` on, `n` of them; `piece` is its number among all pieces, or -1.
 struct Task {
   int row, first, n, piece;
@@ -49,8 +53,8 @@ __device__ __forceinline__ float step_row(const Moments &moments, float gradient
   unfold(moments, scale, matrix, lane);
   Settings set = {weight[(u64)row * weight_step], penalty[(u64)row * penalty_step], eta, tiny, UNREGULARIZED ? lost[row] : 0.f};
   float *at = W + (u64)row * stride + first_dim + lane, before = *at, own = diagonal[first_dim + lane];
-  float product = coupled ? products[(u64)row * PANEL + lane] : own * before;
-  float after = before + step_along<UNREGULARIZED>(matrix, gradient, before, product, set, J, own, coupled, lane);
+  float product = coupled >= PRODUCTS ? products[(u64)row * PANEL + lane] : own * before;
+  float after = before + step_along<UNREGULARIZED>(matrix, gradient, before, product, set, J, own, coupled == BLOCK, lane);
   *at = after;
   return after - before;
 }
@@ -132,16 +136,17 @@ move_pieces(int n_pieces, const int4 *__restrict__ tasks, const int *__restrict_
   move_scores(task_of(tasks, number), indices, scores, psi + first_dim, stride, none, of_lane, lane);
 }
 
-// Scores of observed pairs from scratch, and for each task the sums of a s^2, b s and alpha s^2 (one kind after the other).
+// Scores of observed pairs from scratch, with the biases of both sides, and for each task the sums of a s^2, b s and alpha s^2 (one kind after the other).
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 score_rows(int n_tasks, const int4 *__restrict__ tasks, const int *__restrict__ indices, const float *__restrict__ W, const float *__restrict__ psi, int stride, int none,
-           const float *__restrict__ a, int a_step, const float *__restrict__ b, int b_step, const float *__restrict__ alpha, int alpha_step, float *scores, double *sums) {
+           const float *__restrict__ bias, int bias_step, const float *__restrict__ other_bias, int other_bias_step, const float *__restrict__ a, int a_step, const float *__restrict__ b, int b_step, const float *__restrict__ alpha, int alpha_step, float *scores, double *sums) {
   int lane = threadIdx.x & 31, number = blockIdx.x * WARPS + (threadIdx.x >> 5);
   if (number >= n_tasks) return;
   Task task = task_of(tasks, number);
   int pair = lane >> 3, part = lane & 7, own = 4 * part + pair;
   const float *vector = row_of(W, task.row, stride) + 4 * part, *base = psi + 4 * part;
   double of_a = 0.0, of_b = 0.0, of_alpha = 0.0;
+  float own_bias = bias[(u64)task.row * bias_step];
   for (int from = 0; from < task.n; from += 32) {
     int index = from + lane < task.n ? indices[task.first + from + lane] : none;
     const float *lines[8];
@@ -155,7 +160,7 @@ score_rows(int n_tasks, const int4 *__restrict__ tasks, const int *__restrict__ 
 #pragma unroll
       for (int e = 0; e < 8; ++e) v[e] += dot4(load4(lines[e] + first), mine);
     }
-    float s = sum_parts(v, part);
+    float s = sum_parts(v, part) + own_bias + other_bias[(u64)__shfl_sync(ALL, index, own) * other_bias_step];
     if (from + own < task.n) {
       u64 p = task.first + from + own;
       scores[p] = s;
