@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from everypair.columns.features import Features
+from everypair.columns.fields import OneHotField
 from everypair.engine.feedback import Feedback
 
 LOYAL = 0.6  # the share of events that follow a user's topics
@@ -56,3 +58,25 @@ def generate(xp: Any, size: Pairs, seed: int = 0) -> Feedback:
     del keys, columns, indptr
     matrix = sp.csr_array((np.ones(size.n_pairs, np.float32), *parts), shape=(size.n_users, size.n_items))
     return Feedback.from_scipy(matrix)
+
+
+def events(n_events: int, n_users: int, n_items: int, seed: int = 0) -> tuple[Feedback, Features]:
+    """Events of users, one after the other: a context per event, with user, previous item, age and country."""
+    random = np.random.default_rng(seed)
+    activity = random.lognormal(0.0, 1.0, n_users)
+    counts = np.maximum(1, np.round(activity * (n_events / activity.sum()))).astype(np.int64)
+    user = np.repeat(np.arange(n_users), counts)[:n_events]
+    n_events = len(user)
+    popularity = 1.0 / (np.arange(n_items) + n_items / 2_000)
+    items = np.append(0.0, np.cumsum(popularity[random.permutation(n_items)]))
+    bounds = items[np.searchsorted(np.sort(random.integers(0, TOPICS, n_items)), np.arange(TOPICS + 1))]
+    kind = random.integers(0, TOPICS, (n_users, 3))[user, random.integers(0, 3, n_events)]
+    loyal = random.random(n_events) < LOYAL
+    low, high = np.where(loyal, bounds[kind], 0.0), np.where(loyal, bounds[kind + 1], items[-1])
+    item = np.minimum(np.searchsorted(items, low + random.random(n_events) * (high - low), side="right") - 1, n_items - 1)
+    previous = np.append(-1, item[:-1])
+    previous[np.append(True, user[1:] != user[:-1])] = -1
+    age, country = random.integers(0, 7, n_users)[user], np.minimum(random.zipf(1.5, n_users) - 1, 49)[user]
+    fields = {"user": (user, n_users), "previous": (previous, n_items), "age": (age, 7), "country": (country, 50)}
+    features = Features({name: OneHotField(codes, n) for name, (codes, n) in fields.items()})
+    return Feedback(np.arange(n_events), item, shape=(n_events, n_items)), features

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.conjugate_gradients import ConjugateGradients
-from benchmarks.gpu.data import HUNDRED, NINE, TINY, Pairs, generate
+from benchmarks.gpu.data import HUNDRED, NINE, TINY, Pairs, events, generate
 from everypair.engine.feedback import Feedback
 from everypair.gpu import device
 from everypair.gpu.topn import Excluded, GpuTopN, ItemTable, slack
-from everypair.models import MF
+from everypair.models import FM, MF, MFSI
+from everypair.models.tower_model import TowerModel
 from everypair.runtime.parallel import Workers
 
 ALPHA0, L2 = 0.02, 0.01
@@ -131,6 +132,14 @@ class Bench:
             "ms": 1e3 * statistics.median(e.seconds for e in model.history_),
         }
 
+    def features(self, model: type[TowerModel], millions: int, k: int = 64) -> dict[str, Any]:
+        """Milliseconds of an epoch with four one-hot fields, a context per event."""
+        n = 10_000 if self.quick else 1_000_000 * millions
+        feedback, contexts = events(n, n // 20, min(20_000, n // 10))
+        fitted = model(k, epochs=6, device="cuda").fit(feedback, contexts=contexts)  # type: ignore[call-arg,attr-defined]
+        seconds = [epoch.seconds for epoch in fitted.history_[1:]]
+        return {"model": model.__name__, "events": len(feedback), "k": k, "ms": 1e3 * statistics.median(seconds)}
+
     def top(self, k: int, n: int = 100) -> dict[str, Any]:
         """Milliseconds of the best n items of all users, seen ones left out: on the card, and from and to the host."""
         feedback = self.feedback(NINE)
@@ -154,6 +163,7 @@ SECTIONS: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "set-up": lambda bench: [bench.set_up()],
     "mf": lambda bench: [bench.epochs(NINE, k) for k in (64, 128, 256)],
     "weights": lambda bench: [bench.epochs(NINE, k, peer=False, popularity_exponent=0.3) for k in (64, 128, 256)],
+    "features": lambda bench: [bench.features(model, millions) for millions in (1, 10) for model in (MFSI, FM)],
     "top-n": lambda bench: [bench.top(k) for k in (64, 128)],
     "cpu": lambda bench: [bench.on_cpu(k, threads) for k in (64, 128, 256) for threads in (2, 16)],
     "hundred": lambda bench: [bench.epochs(HUNDRED, k, peer=False) for k in (64, 128)] + [bench.limited(HUNDRED, 64, 4)],

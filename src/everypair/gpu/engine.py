@@ -13,6 +13,7 @@ from everypair.engine.feedback import Feedback
 from everypair.engine.objective import ObjectiveValue
 from everypair.engine.rotation import in_turn, is_singular, spread_order, swept_by_rows
 from everypair.engine.tower import Tower, common_rotations
+from everypair.gpu import linear
 from everypair.gpu.backend import Backend
 from everypair.gpu.biases import Biases
 from everypair.gpu.features import FeatureSide
@@ -98,7 +99,7 @@ class GpuEngine(Engine):
         xp, other = self._backend.xp, OTHER[side]
         unregularized = any(rows.unregularized for rows in self._sides.values())
         for at in self._rotations:
-            values, Q = xp.linalg.eigh(self._grams[other][at, at])
+            values, Q = linear.eigenvectors(xp, self._grams[other][at, at])
             if self._by_rows:
                 order = spread_order(len(values))
                 values, Q = values[order], xp.ascontiguousarray(Q[:, order])

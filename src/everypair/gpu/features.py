@@ -19,6 +19,8 @@ from everypair.gpu.side import DeviceSide, OtherSide
 from everypair.gpu.tasks import blocks
 from everypair.runtime.numerics import tiny
 
+AT_ONCE = 4  # fields that a kernel adds up
+
 
 class FeatureSide(DeviceSide):
     """The levels of all fields, and the rows' vectors, which follow their steps.
@@ -61,17 +63,23 @@ class FeatureSide(DeviceSide):
         return [*self._factors, *([] if self.biases is None else self.biases.weights)]
 
     def place(self) -> None:
-        kernels = self.backend.kernels("biases")
-        n_blocks = -(-self.n * self.stride // 4 // EACH)
-        for j, field in enumerate(self._factors):
-            kernels.add_levels(n_blocks, EACH, self.n, field.codes, *field.values, field.W, self.stride, int(j > 0), self.table)
+        self._add_levels()
         if self.biases is not None:
             self.biases.place(self._factors, self.table)
+
+    def _add_levels(self) -> None:
+        """The factors of rows, sums over their levels."""
+        add, n_blocks = self.backend.kernels("biases").add_levels, -(-self.n * self.stride // 4 // EACH)
+        for first in range(0, len(self._factors), AT_ONCE):
+            some = self._factors[first : first + AT_ONCE]
+            filled = [*some, *some[:1] * (AT_ONCE - len(some))]  # those past the last are not read
+            fields = (argument for field in filled for argument in (field.codes, *field.values, field.W))
+            add(n_blocks, EACH, self.n, self.stride, int(first > 0), self.table, *fields, len(some))
 
     def rotate(self, at: slice, Q: Any) -> None:
         for field in self._factors:
             linear.rotate(self.backend.xp, field.W, at, Q)
-        linear.rotate(self.backend.xp, self.table, at, Q)
+        self._add_levels()
 
     def l2(self) -> Any:
         xp, rows = self.backend.xp, self.backend.kernels("rows")

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 CHUNK = 2_048  # rows whose products are summed in float32, before float64: fixed, because rounding depends on it
-SEGMENT = 2**24  # numbers of a table that are worked on at a time: 64 MB
+SEGMENT = 2**26  # numbers that are made on the way at a time: 256 MB
 
 
-def segments(n: int, width: int) -> Iterator[slice]:
-    """Ranges of n rows with this many numbers each."""
-    step = max(CHUNK, SEGMENT // max(width, 1) // CHUNK * CHUNK)
+def segments(n: int, numbers: float) -> Iterator[slice]:
+    """Ranges of n rows, of which each needs so many numbers on the way."""
+    step = max(CHUNK, int(SEGMENT / max(numbers, 1e-9)) // CHUNK * CHUNK)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def products(xp: Any, one: Any, other: Any, weight: Any = None) -> Any:
     """``sum_r weight_r x_r y_r'`` over the rows x and y of two tables, in float64."""
     n, width = one.shape
-    total = xp.zeros((width, other.shape[1]), np.float64)
-    for rows in segments(n, width):
+    total, columns = xp.zeros((width, other.shape[1]), np.float64), other.shape[1]
+    for rows in segments(n, width * columns / CHUNK + (0 if weight is None else width + columns)):
         x, y = one[rows], other[rows]
         if weight is not None:  # by its root: the product of a table with itself is symmetric
             root = xp.sqrt(weight[rows])[:, None]
@@ -29,7 +29,7 @@ def products(xp: Any, one: Any, other: Any, weight: Any = None) -> Any:
         whole = len(x) // CHUNK * CHUNK
         if whole:
             chunks = x[:whole].reshape(-1, CHUNK, width).transpose(0, 2, 1)
-            total += xp.matmul(chunks, y[:whole].reshape(-1, CHUNK, y.shape[1])).sum(axis=0, dtype=np.float64)
+            total += xp.matmul(chunks, y[:whole].reshape(-1, CHUNK, columns)).sum(axis=0, dtype=np.float64)
         if whole < len(x):
             total += (x[whole:].T @ y[whole:]).astype(np.float64)
     return total
@@ -43,5 +43,16 @@ def gram(xp: Any, table: Any, weight: Any = None) -> Any:
 def rotate(xp: Any, table: Any, at: slice, Q: Any) -> None:
     """``t Q`` for the numbers ``at`` of each row."""
     turned = Q.astype(np.float32)
-    for rows in segments(*table.shape):
+    for rows in segments(len(table), 2 * Q.shape[0]):
         table[rows, at] = xp.matmul(table[rows, at], turned)
+
+
+ON_HOST = 96  # dimensions up to which the host is faster
+
+
+def eigenvectors(xp: Any, J: Any) -> tuple[Any, Any]:
+    """Eigenvalues in ascending order, and eigenvectors as columns."""
+    if xp is np or len(J) > ON_HOST:
+        return xp.linalg.eigh(J)
+    values, Q = np.linalg.eigh(xp.asnumpy(J))
+    return xp.asarray(values), xp.asarray(Q)

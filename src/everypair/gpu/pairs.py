@@ -12,6 +12,7 @@ from everypair.gpu.tasks import Tasks, blocks
 from everypair.runtime.numerics import Values
 
 THREADS = 128
+EVENTS = 4 * 128  # events of a block, as in rows.cu
 
 
 class Numbers(NamedTuple):
@@ -43,7 +44,8 @@ class SidePairs(NamedTuple):
 class Pairs:
     """Observed pairs, their weights and their scores.
 
-    Scores lie in the order of one side; they are computed from scratch in that of contexts.
+    Scores lie in the order of one side; they are computed from scratch in that of contexts. ``by_event``: context c has the pair c
+    and no other.
     """
 
     def __init__(self, backend: Backend, feedback: Feedback, alpha0: float) -> None:
@@ -68,7 +70,9 @@ class Pairs:
             ),
         }
         self._scores, self._spare, self._side = xp.zeros(self.n, np.float32), xp.empty(self.n, np.float32), "context"
-        self._sums = xp.zeros((3, self.sides["context"].tasks.n), np.float64)
+        self.by_event = self.n == feedback.n_contexts and bool(np.all(np.diff(by_context.indptr) == 1))
+        n_sums = -(-self.n // EVENTS) if self.by_event else self.sides["context"].tasks.n
+        self._sums = xp.zeros((3, n_sums), np.float64)
 
     def _explicit_weights(self, feedback: Feedback, indices: Any, item_weight: Values) -> Numbers:
         """``a = alpha - alpha0 m n``: one number if it is the same for all pairs."""
@@ -102,10 +106,13 @@ class Pairs:
         phi, psi = contexts.table, items.table
         vectors = (phi, psi, psi.shape[1], len(psi) - 1, *contexts.bias, *items.bias)
         sums = (*pairs.a, *pairs.b, *self.alpha, self._scores, self._sums)
-        n_tasks = pairs.tasks.n
-        self._backend.kernels("rows").score_rows(
-            blocks(n_tasks), THREADS, n_tasks, pairs.tasks.tasks, pairs.indices, *vectors, *sums
-        )
+        kernels, n_tasks = self._backend.kernels("rows"), pairs.tasks.n
+        if self.by_event:
+            n_blocks = self._sums.shape[1]
+            met = (phi, psi, psi.shape[1], *contexts.bias, *items.bias)
+            kernels.score_events(n_blocks, THREADS, self.n, n_blocks, pairs.indices, *met, *sums)
+        else:
+            kernels.score_rows(blocks(n_tasks), THREADS, n_tasks, pairs.tasks.tasks, pairs.indices, *vectors, *sums)
 
     def sums(self) -> Any:
         """``sum a s^2``, ``sum b s`` and ``sum alpha s^2`` over all pairs, with the scores of the last :meth:`rescore`."""

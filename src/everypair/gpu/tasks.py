@@ -8,7 +8,8 @@ import numpy as np
 
 from everypair.gpu.backend import Backend
 
-PIECE = 512  # pairs of a row that a warp takes at most
+PIECE = 512  # pairs of a row that a warp takes at most, but for rows that would have too many pieces
+MOST_PIECES = 256
 WARPS = 4  # warps of a block, as in warp.cuh
 NUMBERS, ADDERS = 25 * 32, 160  # of the moments of a piece, and threads that add them up, as in moments.cuh
 
@@ -39,11 +40,12 @@ def cut(indptr: np.ndarray, every: bool = False) -> Cut:
     """
     lengths = np.diff(indptr)
     long = np.arange(len(lengths)) if every else np.flatnonzero(lengths > PIECE)
-    n_pieces = np.maximum(-(-lengths[long] // PIECE), 1)
+    piece = np.maximum(PIECE, -(-lengths[long] // MOST_PIECES // 32) * 32)  # adding up pieces takes time, too
+    n_pieces = np.maximum(-(-lengths[long] // piece), 1)
     bounds = np.concatenate([[0], np.cumsum(n_pieces)])
     owner = np.repeat(np.arange(len(long)), n_pieces)
-    first = indptr[long][owner] + (np.arange(len(owner)) - bounds[owner]) * PIECE
-    n = np.minimum(PIECE, indptr[long + 1][owner] - first)
+    first = indptr[long][owner] + (np.arange(len(owner)) - bounds[owner]) * piece[owner]
+    n = np.minimum(piece[owner], indptr[long + 1][owner] - first)
     short = np.empty(0, np.int64) if every else np.flatnonzero(lengths <= PIECE)
     short = short[np.argsort(-lengths[short], kind="stable")]
     tasks = np.empty((len(owner) + len(short), 4), np.int32)

@@ -92,15 +92,25 @@ shift_scores(int n_tasks, const int4 *__restrict__ tasks, const float *__restric
   for (int p = task.y + lane; p < task.y + task.z; p += 32) scores[p] += move;
 }
 
-// Vectors of rows: those of their levels of a field, times x, added if `adding`. A thread has four dimensions of a row.
+__device__ __forceinline__ void add_level(float4 &sum, const float *level, float value) {
+  float4 w = load4(level);
+  sum = make_float4(fmaf(value, w.x, sum.x), fmaf(value, w.y, sum.y), fmaf(value, w.z, sum.z), fmaf(value, w.w, sum.w));
+}
+
+// Vectors of rows: the sum of those of their levels in up to four fields, times x, added if `adding`. A thread has four dimensions of a row.
 extern "C" __global__ void __launch_bounds__(256)
-add_levels(int n, const int *__restrict__ codes, const float *__restrict__ x, int x_step, const float *__restrict__ W, int stride, int adding, float *F) {
+add_levels(int n, int stride, int adding, float *F, const int *__restrict__ codes0, const float *__restrict__ x0, int step0, const float *__restrict__ W0,
+           const int *__restrict__ codes1, const float *__restrict__ x1, int step1, const float *__restrict__ W1, const int *__restrict__ codes2,
+           const float *__restrict__ x2, int step2, const float *__restrict__ W2, const int *__restrict__ codes3, const float *__restrict__ x3, int step3,
+           const float *__restrict__ W3, int n_fields) {
   u64 number = (u64)blockIdx.x * 256 + threadIdx.x, row = number / (stride / 4), part = number % (stride / 4);
   if (row >= n) return;
-  float4 w = load4(W + (u64)codes[row] * stride + 4 * part), *at = (float4 *)(F + row * stride + 4 * part);
-  float value = x[row * x_step];
-  float4 f = adding ? *at : make_float4(0.f, 0.f, 0.f, 0.f);
-  *at = make_float4(fmaf(value, w.x, f.x), fmaf(value, w.y, f.y), fmaf(value, w.z, f.z), fmaf(value, w.w, f.w));
+  float4 *at = (float4 *)(F + row * stride + 4 * part), sum = adding ? *at : make_float4(0.f, 0.f, 0.f, 0.f);
+  add_level(sum, W0 + (u64)codes0[row] * stride + 4 * part, x0[row * step0]);
+  if (n_fields > 1) add_level(sum, W1 + (u64)codes1[row] * stride + 4 * part, x1[row * step1]);
+  if (n_fields > 2) add_level(sum, W2 + (u64)codes2[row] * stride + 4 * part, x2[row * step2]);
+  if (n_fields > 3) add_level(sum, W3 + (u64)codes3[row] * stride + 4 * part, x3[row * step3]);
+  *at = sum;
 }
 
 // The bias dimension of rows: what a field adds, the weight of the level less half of its squared length.

@@ -172,6 +172,50 @@ score_rows(int n_tasks, const int4 *__restrict__ tasks, const int *__restrict__ 
   if (lane == 0) sums[number] = of_a, sums[n_tasks + number] = of_b, sums[2 * n_tasks + number] = of_alpha;
 }
 
+// The same where row c has the pair c and no other; sums are those of blocks of warps, each of which takes EVENTS events.
+constexpr int EVENTS = 128;
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+score_events(int n, int n_blocks, const int *__restrict__ indices, const float *__restrict__ W, const float *__restrict__ psi, int stride, const float *__restrict__ bias, int bias_step,
+             const float *__restrict__ other_bias, int other_bias_step, const float *__restrict__ a, int a_step, const float *__restrict__ b, int b_step,
+             const float *__restrict__ alpha, int alpha_step, float *scores, double *sums) {
+  __shared__ double total[3][WARPS];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, pair = lane >> 3, part = lane & 7, own = 4 * part + pair;
+  double of_a = 0.0, of_b = 0.0, of_alpha = 0.0;
+  int begin = (blockIdx.x * WARPS + warp) * EVENTS, end = min(begin + EVENTS, n);
+  for (int first = begin; first < end; first += 32) {
+    int index = first + lane < end ? indices[first + lane] : 0;
+    float v[8];
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      const float *x = row_of(W, min(first + 4 * e + pair, n - 1), stride) + 4 * part, *y = row_of(psi, __shfl_sync(ALL, index, 4 * e + pair), stride) + 4 * part;
+      float sum = 0.f;
+      for (int f = 0; f < stride; f += PANEL) {
+        float4 w = load4(x + f);
+        float mine[4] = {w.x, w.y, w.z, w.w};
+        sum += dot4(load4(y + f), mine);
+      }
+      v[e] = sum;
+    }
+    float s = sum_parts(v, part);
+    int its_index = __shfl_sync(ALL, index, own);
+    if (first + own < end) {
+      u64 c = first + own;
+      s += bias[c * bias_step] + other_bias[(u64)its_index * other_bias_step];
+      scores[c] = s;
+      double square = (double)s * s;
+      of_a += a[c * a_step] * square, of_b += (double)b[c * b_step] * s, of_alpha += alpha[c * alpha_step] * square;
+    }
+  }
+  of_a = sum_lanes(of_a), of_b = sum_lanes(of_b), of_alpha = sum_lanes(of_alpha);
+  if (lane == 0) total[0][warp] = of_a, total[1][warp] = of_b, total[2][warp] = of_alpha;
+  __syncthreads();
+  if (threadIdx.x >= 3) return;
+  double sum = 0.0;
+  for (int w = 0; w < WARPS; ++w) sum += total[threadIdx.x][w];
+  sums[(u64)threadIdx.x * n_blocks + blockIdx.x] = sum;
+}
+
 // a = alpha - alpha0 m n of observed pairs (Lemma 1); `covered` is m of each pair (step 1), or that of all (step 0).
 extern "C" __global__ void __launch_bounds__(256)
 explicit_weights(int n_pairs, const int *__restrict__ items, const float *__restrict__ alpha, int alpha_step, const float *__restrict__ covered, int covered_step,
