@@ -87,31 +87,33 @@ class DeviceSide(ABC):
         """Step on every parameter once, with the other side fixed; updates scores and vectors."""
 
     def gram(self, weight: Numbers | None) -> Any:
-        xp, factors = self.backend.xp, self.table[:-1]
-        of_rows = None if weight is None else weight.array
-        J = linear.gram(xp, factors, of_rows)
+        xp, factors, stride = self.backend.xp, self.table[:-1], self.stride
+        J = linear.gram(xp, factors, None if weight is None else weight.array)
         if self.biases is None:
             return J
-        beside = xp.stack([self.biases.of_rows[:-1], xp.ones(self.n, np.float32)], axis=1)
-        mixed, own = linear.products(xp, factors, beside, of_rows), linear.gram(xp, beside, of_rows)
-        whole = xp.zeros((self.stride + 2, self.stride + 2), np.float64)
-        dims = [self.q, self.one]
-        whole[: self.stride, : self.stride] = J
-        for j, dim in enumerate(dims):
-            whole[: self.stride, dim] = whole[dim, : self.stride] = mixed[:, j]
-            for i, other in enumerate(dims):
-                whole[dim, other] = own[j, i]
+        weight, phi_q = weight or Numbers(*self.backend.floats(1.0)), self.biases.of_rows
+        mixed = self._by_column("products_of_columns", 2 * stride, phi_q, *weight).reshape(2, stride)
+        of_rows, numbers = weight.array.astype(np.float64), phi_q[:-1].astype(np.float64)
+        total = of_rows.sum() if weight.step else of_rows[0] * self.n
+        whole = xp.zeros((stride + 2, stride + 2), np.float64)
+        whole[:stride, :stride] = J
+        for sums, dim in zip(mixed, (self.q, self.one), strict=True):
+            whole[:stride, dim] = whole[dim, :stride] = sums
+        whole[self.q, self.q] = (of_rows * numbers * numbers).sum()
+        whole[self.q, self.one] = whole[self.one, self.q] = (of_rows * numbers).sum()
+        whole[self.one, self.one] = total
         return whole
 
     def norms(self, weight: Numbers | None) -> Any:
         """The diagonal of the Gram of the factors."""
+        return self._by_column("squares_of_columns", self.stride, *(weight or Numbers(*self.backend.floats(1.0))))
+
+    def _by_column(self, kernel: str, width: int, *arguments: Any) -> Any:
+        """Sums of rows by a kernel whose threads have a column each."""
         n_blocks = -(-self.n // ROWS_EACH)
-        sums = self.backend.xp.empty((n_blocks, self.stride), np.float64)
-        weight = weight or Numbers(*self.backend.floats(1.0))
-        threads = min(self.stride, 256)
-        self.backend.kernels("rows").squares_of_columns(
-            n_blocks, threads, self.n, ROWS_EACH, self.table, self.stride, *weight, sums
-        )
+        sums = self.backend.xp.empty((n_blocks, width), np.float64)
+        launch = getattr(self.backend.kernels("rows"), kernel)
+        launch(n_blocks, min(self.stride, 256), self.n, ROWS_EACH, self.table, self.stride, *arguments, sums)
         return sums.sum(axis=0)
 
 

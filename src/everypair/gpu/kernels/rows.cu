@@ -252,6 +252,21 @@ extern "C" __global__ void squares_of_columns(int n_rows, int rows_each, const f
   }
 }
 
+// Sums of each column times a number of the row, and alone, weighted, for a block of `rows_each` rows; a thread has a column.
+extern "C" __global__ void products_of_columns(int n_rows, int rows_each, const float *__restrict__ W, int stride, const float *__restrict__ numbers,
+                                               const float *__restrict__ weight, int weight_step, double *sums) {
+  int first = blockIdx.x * rows_each, last = min(first + rows_each, n_rows);
+  for (int column = threadIdx.x; column < stride; column += blockDim.x) {
+    double total = 0.0, alone = 0.0;
+#pragma unroll 8
+    for (int row = first; row < last; ++row) {
+      double w = (double)W[(u64)row * stride + column] * weight[(u64)row * weight_step];
+      total += w * numbers[row], alone += w;
+    }
+    sums[2 * (u64)blockIdx.x * stride + column] = total, sums[(2 * (u64)blockIdx.x + 1) * stride + column] = alone;
+  }
+}
+
 // For each task, the sum of (|a s| + |b|)^2 / alpha: the size of what the explicit part of gradients is made of.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 sizes_of_rows(int n_tasks, const int4 *__restrict__ tasks, const float *__restrict__ scores, const float *__restrict__ a, int a_step, const float *__restrict__ b, int b_step,
