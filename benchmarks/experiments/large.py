@@ -16,7 +16,7 @@ from benchmarks.harness.clock import Clock
 from benchmarks.harness.process import MeasuredProcess, memory, peak_memory, reset_peak_memory
 from benchmarks.harness.section import megabytes
 from everypair.data import Dataset
-from everypair.ranking.rank import Products
+from everypair.ranking.rank import InnerProducts
 from everypair.ranking.rank import rank as rank_products
 from everypair.runtime.parallel import Workers
 
@@ -60,7 +60,7 @@ class RankingWorker:
     def measure(self, n: int) -> tuple[float, int]:
         def call() -> None:
             with Workers(2) as workers:
-                rank_products(Products(*self._vectors), n, workers)
+                rank_products(InnerProducts(*self._vectors), n, workers)
 
         return _measure(call)
 

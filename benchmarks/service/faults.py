@@ -29,7 +29,7 @@ import numpy as np
 import everypair as ep
 from benchmarks.service import processes
 from benchmarks.service.client import HOST, Client, connect
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 
 N = 10  # items of a recommendation
 CLIENTS = 8
@@ -129,7 +129,7 @@ def _fitted(dataset: ep.Dataset, factors: int, folder: Path, seed: int) -> tuple
     table = recommender.recommend(list(lists), n=N)
     for user, item in zip(table[dataset.user_column].to_pylist(), table[dataset.item_column].to_pylist(), strict=True):
         lists[user].append(item)
-    return ServiceEngine.open(folder).version, lists
+    return ServedModel.open(folder).version, lists
 
 
 @contextmanager

@@ -166,7 +166,7 @@ class _Check:
     def subset_of_rows(self) -> None:
         tower = self.solver().towers[self.side]
         phi, index = tower.vectors().rows, np.arange(self.n)[::-2]
-        self.same("lookup", tower.lookup()(index), phi[index], lambda c, f: f"of rows [::-2], phi[{c}, {f}]")
+        self.same("vectors_by_row", tower.vectors_by_row()(index), phi[index], lambda c, f: f"of rows [::-2], phi[{c}, {f}]")
         if tower.rows.has_rows:
             subset = tower.evaluate(tower.rows.take(index), SERIAL).rows
             self.same("evaluate", subset, phi[index], lambda c, f: f"for rows [::-2] alone, phi[{c}, {f}]")

@@ -71,8 +71,8 @@ def test_known_at_the_test_is_what_was_tuned_on_and_never_trained_on(tmp_path: P
     assert tuning is final
     assert exclude_seen
     assert len(final.train) == 30 * 7
-    assert np.all(final.test.moments.end - final.test.moments.begin == 8)
-    assert np.all(final.test.moments.previous() == final.tune.relevant)
+    assert np.all(final.test.contexts.end - final.test.contexts.begin == 8)
+    assert np.all(final.test.contexts.previous() == final.tune.relevant)
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -89,10 +89,10 @@ def test_events_with_features_of_their_own(tmp_path: Path, again: bool) -> None:
     assert set(final.train.event_table.column_names) == {"daytime"}
     if exclude_seen:  # all that a user is trained on is known, and not ranked
         for q, user in enumerate(tuning.tune.user):
-            past = tuning.tune.moments.items[tuning.tune.moments.begin[q] : tuning.tune.moments.end[q]]
+            past = tuning.tune.contexts.items[tuning.tune.contexts.begin[q] : tuning.tune.contexts.end[q]]
             assert set(past) == set(tuning.train.item[tuning.train.user == user])
     table = pq.read_table(tmp_path / "test.parquet")
-    values, index = final.test.moments.attributes["daytime"]
+    values, index = final.test.contexts.attributes["daytime"]
     asked = sorted(zip(final.test.user.tolist(), values.take(pa.array(index)).to_pylist(), strict=True))
     users = {final.train.users[code]: code for code in range(final.train.n_users)}
     assert asked == sorted(zip((users[u] for u in table["user"].to_pylist()), table["daytime"].to_pylist(), strict=True))
@@ -111,7 +111,7 @@ def test_acts_of_tagging_are_held_out_whole(tmp_path: Path) -> None:
         return set(zip(*(column.to_pylist() for column in columns), strict=True))
 
     def asked(queries: Any, data: ep.Dataset) -> set[tuple[int, int, int]]:
-        values, index = queries.moments.attributes["movie"]
+        values, index = queries.contexts.attributes["movie"]
         return {
             (data.users[int(user)], values[int(index[q])].as_py(), data.items[int(tag)])
             for q, user in enumerate(queries.user)

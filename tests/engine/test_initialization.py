@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -40,6 +42,20 @@ def test_few_signs_may_cancel() -> None:
     for seed in range(8):
         model = ep.MF(2, epochs=5, regularization=0.001, random_state=seed).fit(ep.Feedback([0, 1], [0, 0]))
         assert model.predict([0], [0])[0] > 0.5
+
+
+def test_signs_of_few_dimensions_are_held_at_a_time() -> None:
+    """Those of all would take as much memory as the parameters of the contexts, which are there by then."""
+    n, factors = 20_000, 64
+    feedback = ep.Feedback(np.arange(n), np.arange(n) % 100, shape=(n, 100))
+    with Workers(1) as workers:
+        item_vectors(feedback, factors, np.dtype("float32"), 0, "H", workers)  # compiles
+        tracemalloc.start()
+        try:
+            item_vectors(feedback, factors, np.dtype("float32"), 0, "H", workers)
+            assert tracemalloc.get_traced_memory()[1] < n * factors * 4 / 2
+        finally:
+            tracemalloc.stop()
 
 
 def test_which_models_start_from_the_feedback() -> None:

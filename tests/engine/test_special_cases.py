@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.engine import cpu
-from everypair.engine.objective import OTHER
+from everypair.engine.objective import OPPOSITE
 
 from problems import make
 
@@ -131,7 +131,7 @@ def test_rotation_leaves_the_model_alone(seed: int) -> None:
     before, scores = solver.value(), solver.engine.objective.vectors
     scores = scores["context"].rows @ scores["item"].rows.T
     for side in ("item", "context"):
-        solver.engine.turn(OTHER[side])
+        solver.engine.turn(OPPOSITE[side])
         solver.engine.update_gram("context")
         solver.engine.update_gram("item")
         after = solver.engine.objective.vectors

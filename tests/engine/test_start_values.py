@@ -49,6 +49,10 @@ def test_a_dimension_depends_neither_on_the_others_nor_on_their_number(seed: int
     np.testing.assert_array_equal(normals(seed, keys, k), normals(seed, keys, k + more)[:, :k])
     some = Stream(seed, "W").normals(keys, more, more + k)
     np.testing.assert_array_equal(some, Stream(seed, "W").normals(keys, 0, more + k)[:, more:])
+    signs, others = np.ones((len(keys), 16 * k + more)), np.ones((len(keys), more))
+    Stream(seed, "signs").multiply_by_signs(signs, keys)
+    Stream(seed, "signs").multiply_by_signs(others, keys, 16 * k)
+    np.testing.assert_array_equal(others, signs[:, 16 * k :])
 
 
 @given(SEEDS, KEYS, st.integers(1, 7), st.integers(1, 30), st.booleans(), st.sampled_from(["float32", "float64"]))

@@ -15,7 +15,7 @@ import everypair as ep
 from everypair.evaluation import METRICS, ColdStart, Evaluation, LeaveLast, RandomPerUser, evaluate
 from everypair.evaluation import metrics as formulas
 from everypair.evaluation.queries import of_events
-from everypair.ranking.rank import DenseScores, Lists, Products, rank
+from everypair.ranking.rank import DenseScores, InnerProducts, Lists, rank
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import Workers
 from everypair.tuning.search import search
@@ -293,10 +293,10 @@ def test_thirty_thousand_users_and_forty_thousand_items_take_seconds() -> None:
     random = np.random.default_rng(0)
     phi, psi = random.normal(size=(30_000, 64)).astype(np.float32), random.normal(size=(40_000, 64)).astype(np.float32)
     with Workers(2) as workers:
-        rank(Products(phi[:10], psi), 100, workers)  # compiles
+        rank(InnerProducts(phi[:10], psi), 100, workers)  # compiles
         tracemalloc.start()
         began = time.process_time()  # of all threads: it does not depend on what else runs
-        ids, _ = rank(Products(phi, psi), 100, workers)
+        ids, _ = rank(InnerProducts(phi, psi), 100, workers)
         seconds = time.process_time() - began
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -13,7 +13,7 @@ from everypair.gpu import topn
 from everypair.gpu.backend import Backend
 from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
 from everypair.ranking import rank as ranking
-from everypair.ranking.rank import ItemVectors, Lists, Products, rank
+from everypair.ranking.rank import InnerProducts, ItemVectors, Lists, rank
 from everypair.runtime.parallel import SERIAL
 
 from profiles import EXAMPLES
@@ -58,7 +58,7 @@ def test_lists_are_those_of_the_cpu(
     exclude = some_lists(random, n_rows, n_items) if excluding else None
     allowed = random.random(n_items) < 0.7 if allowing else None
     on_gpu, on_cpu = (
-        rank(Products(phi, ItemVectors(psi, device=device)), n, SERIAL, exclude, allowed=allowed) for device in ("cuda", "cpu")
+        rank(InnerProducts(phi, ItemVectors(psi, device=device)), n, SERIAL, exclude, allowed=allowed) for device in ("cuda", "cpu")
     )
     np.testing.assert_array_equal(on_gpu[0], on_cpu[0])
     np.testing.assert_array_equal(on_gpu[1], on_cpu[1])
@@ -91,7 +91,7 @@ def test_long_lists(backend: Backend) -> None:
     phi, psi = random.normal(size=(2, 4)).astype(np.float32), random.normal(size=(3_000, 4)).astype(np.float32)
     ids, _, left = GpuTopN(ItemTable.of(backend, psi), 300).lists(phi)
     assert not len(left)
-    np.testing.assert_array_equal(ids, rank(Products(phi, psi), 300, SERIAL)[0])
+    np.testing.assert_array_equal(ids, rank(InnerProducts(phi, psi), 300, SERIAL)[0])
 
 
 def test_when_a_gpu_pays() -> None:

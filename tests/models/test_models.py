@@ -361,8 +361,8 @@ def test_scores_of_some_rows_only(name: str) -> None:
     problem = make(name, seed=3)
     model = problem.fit(epochs=1)
     rows = np.array([2, 0, 2])
-    np.testing.assert_allclose(model.state.towers["context"].lookup()(rows), model.phi_[rows], rtol=1e-12)
-    np.testing.assert_allclose(model.state.towers["item"].lookup()(rows), model.psi_[rows], rtol=1e-12)
+    np.testing.assert_allclose(model.state.towers["context"].vectors_by_row()(rows), model.phi_[rows], rtol=1e-12)
+    np.testing.assert_allclose(model.state.towers["item"].vectors_by_row()(rows), model.psi_[rows], rtol=1e-12)
 
 
 @given(st.integers(0, 10**6), st.booleans(), st.booleans())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
+
 from import_graph import IMPORTS, LEVEL, MODULES, SOURCE, cyclic, level
 
-BESIDE = {"benchmarks", "compatibility", "package", "same", "support"}  # folders of tests that mirror no folder of the package
+BESIDE = {"benchmarks", "compatibility", "package", "support"}  # folders of tests that mirror no folder of the package
 
 
 def test_every_module_has_a_layer() -> None:
@@ -25,6 +28,31 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_the_root_is_small() -> None:
     assert len([path for path in SOURCE.glob("*.py") if path.name != "__init__.py"]) <= 8
+
+
+def test_the_facade_is_small() -> None:
+    """Its docstrings may be long."""
+    facade = next(node for node in classes("recommender") if node.name == "Recommender")
+    for node in ast.walk(facade):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Pass()
+    assert len(ast.unparse(facade).splitlines()) <= 200
+
+
+def test_a_name_stands_for_one_class() -> None:
+    """But for counterparts on a device, which are named as what they stand for."""
+    places = defaultdict(list)
+    for module in MODULES:
+        if module.startswith("gpu."):
+            continue
+        for node in classes(module):
+            if not node.name.startswith("_"):
+                places[node.name].append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
+def classes(module: str) -> list[ast.ClassDef]:
+    return [node for node in ast.parse(MODULES[module].read_text()).body if isinstance(node, ast.ClassDef)]
 
 
 def test_tests_lie_where_the_code_lies() -> None:

@@ -13,7 +13,7 @@ from everypair.kernels import masks
 from everypair.kernels import topn_tiles as kernels
 from everypair.kernels.jit import kernel
 from everypair.ranking import pruned
-from everypair.ranking.rank import Lists, Products, rank
+from everypair.ranking.rank import InnerProducts, Lists, rank
 from everypair.runtime.parallel import SERIAL, Workers
 
 seeds = st.integers(0, 10**6)
@@ -89,7 +89,7 @@ def test_tiles_change_nothing(
         for few in (1, 10**9):
             for name, value in {"FEW_ROWS": few, "ROWS": 7, "ITEMS": 70, "LENGTH": 1}.items():
                 patch.setattr(pruned, name, value)
-            found[few] = rank(Products(phi, psi), n, workers, seen, None, allowed)
+            found[few] = rank(InnerProducts(phi, psi), n, workers, seen, None, allowed)
     for one, other in zip(*found.values(), strict=True):
         np.testing.assert_array_equal(one, other)
     if kind == "ties":
@@ -109,11 +109,11 @@ def test_lists_do_not_depend_on_tiles() -> None:
     psi[1_000:3_000] = psi[1_000] * (1 + 1e-7 * random.normal(size=(2_000, 1)))  # more that are nearly equal than a list holds
     seen = Lists.of([random.integers(0, 6_000, 50) for _ in range(700)])
     with Workers(2) as workers:
-        together = rank(Products(phi, psi), 50, workers, seen)
+        together = rank(InnerProducts(phi, psi), 50, workers, seen)
     assert pruned.rows_at_once(700, 6_000, 50, 2) == 350
     assert pruned.rows_at_once(1, 6_000, 50, 1) == 0
     for r in range(0, 700, 23):
-        apart = rank(Products(phi[r : r + 1], psi), 50, SERIAL, seen.rows(r, r + 1))
+        apart = rank(InnerProducts(phi[r : r + 1], psi), 50, SERIAL, seen.rows(r, r + 1))
         assert all(np.array_equal(one[r : r + 1], other) for one, other in zip(together, apart, strict=True))
 
 
@@ -127,6 +127,6 @@ def test_rows_that_are_done_are_not_computed(monkeypatch: pytest.MonkeyPatch) ->
     random = np.random.default_rng(0)
     phi, psi = np.abs(random.normal(size=(20, 4))), 1e-3 * random.normal(size=(640, 4))
     psi[400] = 10.0
-    ids, _ = rank(Products(phi, psi), 1, SERIAL)
+    ids, _ = rank(InnerProducts(phi, psi), 1, SERIAL)
     assert ids[:, 0].tolist() == [400] * 20
     assert len(computed) == 1

@@ -19,7 +19,7 @@ import everypair as ep
 from everypair.columns.fields import as_field
 from everypair.columns.history_field import HistoryField, Window
 from everypair.engine.contribution import EVERY_ITEM, ITEM
-from everypair.ranking.rank import Products
+from everypair.ranking.rank import InnerProducts
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
 from everypair.recommend.explain.explanation import SHOWN, Explanation, Summand
@@ -67,7 +67,7 @@ def test_contributions_add_up_to_the_score(name: str, log: ep.Dataset, data: st.
     found, known = state.scores(ContextBatch.of_requests(requests, log))
     scores = found.block(0, len(requests))[:, item]
     scores = scores if known is None else np.where(known, scores, state.popularity[item])
-    terms = np.abs(found.phi) @ np.abs(found.psi[item]) if isinstance(found, Products) else scores  # which may cancel
+    terms = np.abs(found.phi) @ np.abs(found.psi[item]) if isinstance(found, InnerProducts) else scores  # which may cancel
     for request, score, term in zip(requests, scores, terms, strict=True):
         why = recommender.explain(item=log.items[item], request=request)
         amounts = np.array(why.table["contribution"])

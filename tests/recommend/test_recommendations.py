@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everypair as ep
-from everypair.ranking.rank import DenseScores, Lists, Products, rank
+from everypair.ranking.rank import DenseScores, InnerProducts, Lists, rank
 from everypair.recommend import export
 from everypair.recommend.context_batch import ContextBatch
 from everypair.runtime.parallel import SERIAL, Workers
@@ -66,7 +66,7 @@ def test_ranks_are_those_of_a_sort(rows: int, n_items: int, n: int, k: int, seed
     given_lists = [
         None if each is None else Lists.of([np.array(items, np.int64) for items in each]) for each in (excluded, candidates)
     ]
-    for scores in (Products(phi, psi), DenseScores(lambda start, stop: exact[start:stop].copy(), rows, n_items)):
+    for scores in (InnerProducts(phi, psi), DenseScores(lambda start, stop: exact[start:stop].copy(), rows, n_items)):
         ids, best = rank(scores, n, SERIAL, *given_lists, allowed)
         for r in range(rows):
             left = set(range(n_items) if candidates is None else candidates[r]) - set([] if excluded is None else excluded[r])
@@ -84,9 +84,9 @@ def test_nearly_equal_scores_do_not_depend_on_the_batch() -> None:
     psi = (1 + 1e-7 * random.normal(size=(5_000, 48))).astype(np.float32)
     phi = random.normal(size=(300, 48)).astype(np.float32)
     with Workers(2, small=0) as workers:
-        together = rank(Products(phi, psi), 20, workers)
+        together = rank(InnerProducts(phi, psi), 20, workers)
         for r in (0, 7, 299):
-            apart = rank(Products(phi[r : r + 1], psi), 20, SERIAL)
+            apart = rank(InnerProducts(phi[r : r + 1], psi), 20, SERIAL)
             assert all(np.array_equal(one[r : r + 1], other) for one, other in zip(together, apart, strict=True))
 
 
@@ -373,15 +373,15 @@ def test_copies_are_recommenders_of_their_own(dataset: ep.Dataset) -> None:
 def test_what_is_allowed_costs_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are not scored."""
     scored = []
-    block = Products.block
-    monkeypatch.setattr(Products, "block", lambda self, start, stop: scored.append(self.n_items) or block(self, start, stop))
+    block = InnerProducts.block
+    monkeypatch.setattr(InnerProducts, "block", lambda self, start, stop: scored.append(self.n_items) or block(self, start, stop))
     random = np.random.default_rng(0)
     phi, psi = random.normal(size=(20, 4)), random.normal(size=(500, 4))
     allowed = np.arange(500) % 7 == 0
     seen = Lists.of([random.integers(0, 500, 30) for _ in range(20)])
-    few = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
+    few = rank(InnerProducts(phi, psi), 5, SERIAL, seen, None, allowed)
     monkeypatch.setattr("everypair.ranking.rank.FEW", 10**9)
-    many = rank(Products(phi, psi), 5, SERIAL, seen, None, allowed)
+    many = rank(InnerProducts(phi, psi), 5, SERIAL, seen, None, allowed)
     assert set(scored) == {500, int(allowed.sum())}
     assert all(np.array_equal(one, other) for one, other in zip(few, many, strict=True))
 

@@ -275,7 +275,7 @@ def test_a_model_fitted_again_after_a_failed_callback(dataset: ep.Dataset) -> No
         recommender.recommend(requests=[{}])
 
 
-def test_moments_of_other_users_are_refused() -> None:
+def test_contexts_of_other_users_are_refused() -> None:
     first = ep.Dataset({"user": ["a", "a", "b"], "item": ["x", "y", "x"]})
     other = ep.Dataset({"user": ["b", "c", "c"], "item": ["x", "y", "x"]})
     recommender = ep.Recommender(ep.MF(**COMMON)).fit(first)

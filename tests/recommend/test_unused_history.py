@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import everypair as ep
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 
 from settings import COMMON
 
@@ -42,7 +42,7 @@ def test_it_is_warned_of(name: str, dataset: ep.Dataset) -> None:
     assert caught[0].filename == __file__
     with pytest.warns(ep.UnusedHistoryWarning):
         recommender.explain(item=dataset.items[2], request=request_of(dataset))
-    answer = ServiceEngine(recommender).recommend(request=request_of(dataset), n=3)
+    answer = ServedModel(recommender).recommend(request=request_of(dataset), n=3)
     assert "does not use the 'history' of requests" in answer["note"]
 
 
@@ -53,7 +53,7 @@ def test_requests_without_a_history_have_nothing_to_warn_of(name: str, dataset: 
         warnings.simplefilter("error")
         recommender.recommend(requests=[{"country": "DE"}, {"user": dataset.users[0], "history": []}], n=3)
         recommender.recommend(dataset.users[0], n=3)
-    assert ServiceEngine(recommender).recommend(request={"country": "DE"}, n=3)["note"] is None
+    assert ServedModel(recommender).recommend(request={"country": "DE"}, n=3)["note"] is None
 
 
 def test_popularity_has_no_use_for_contexts_by_its_nature(dataset: ep.Dataset) -> None:

@@ -44,8 +44,8 @@ def run(*arguments: str) -> Any:
 @given(log=logs())
 def test_conventional_coordinate_descent_takes_the_same_steps(context: str, log: ep.Dataset) -> None:
     """From the same start, an epoch over every pair ends where an epoch of iCD does."""
-    moments = ContextBatch.of_events(log)
-    columns = Description("context", cost.CONTEXTS[context], log, moments).columns(moments)
+    contexts = ContextBatch.of_events(log)
+    columns = Description("context", cost.CONTEXTS[context], log, contexts).columns(contexts)
     feedback = ep.Feedback(np.arange(len(log)), log.item, shape=(len(log), log.n_items))
     columns = {name: c if isinstance(c, ep.Levels) else c.toarray() for name, c in columns.items()}
     columns = {name: c if isinstance(c, ep.Levels) else as_sparse(c) for name, c in columns.items()}

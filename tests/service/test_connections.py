@@ -18,7 +18,7 @@ import everypair as ep
 from everypair.service import Limits, Settings
 from everypair.service import connection_pool as pool_module
 from everypair.service.connection_pool import ConnectionPool
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 
 from services import WAIT, create_app, dataset, listening, read_to_end, send_raw
 
@@ -110,14 +110,14 @@ def test_bodies_of_refused_requests_are_read_and_dropped(recommender: ep.Recomme
 @pytest.mark.full
 def test_a_request_after_one_that_takes_long(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may wait longer than requests may take to arrive, and its errors come after the response before."""
-    similar, release = ServiceEngine.similar, threading.Event()
+    similar, release = ServedModel.similar, threading.Event()
 
-    def held_similar(self: ServiceEngine, **fields: Any) -> Any:
+    def held_similar(self: ServedModel, **fields: Any) -> Any:
         assert release.wait(WAIT)
         return similar(self, **fields)
 
     held_similar.__name__ = "similar"
-    monkeypatch.setattr(ServiceEngine, "similar", held_similar)
+    monkeypatch.setattr(ServedModel, "similar", held_similar)
     body, start = b'{"item": "v01"}', b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
     with listening(create_app(recommender), receive_seconds=1.0) as port:
         for rest, statuses in ((b"Connection: close\r\n\r\n", [200, 200]), (b"\0", [200])):

@@ -11,10 +11,10 @@ import pytest
 import everypair as ep
 from everypair.service import Limits, Settings
 from everypair.service.app import build_app
-from everypair.service.engine import ServiceEngine
 from everypair.service.errors import STATUSES
 from everypair.service.model_slot import ModelSlot
 from everypair.service.readiness import Readiness
+from everypair.service.served_model import ServedModel
 
 from services import AppClient, create_app, dataset, fitted
 
@@ -144,7 +144,7 @@ def test_scopes_are_described(recommender: ep.Recommender) -> None:
 
 def test_a_worker_that_drains_is_not_ready(recommender: ep.Recommender) -> None:
     readiness = Readiness()
-    slot = ModelSlot(ServiceEngine(recommender))
+    slot = ModelSlot(ServedModel(recommender))
     client = AppClient(build_app(slot, Settings(token=TOKEN), readiness=readiness))
     assert client.get("/live").json() == {"status": "live"}
     assert client.get("/ready").json() == {"status": "ready", "model": "unsaved"}

@@ -12,8 +12,8 @@ import pytest
 
 import everypair as ep
 from everypair.service import Limits, Settings
-from everypair.service.engine import ServiceEngine
 from everypair.service.middleware import CONNECTION_KEY
+from everypair.service.served_model import ServedModel
 
 from services import WAIT, AppClient, create_app, dataset
 
@@ -151,14 +151,14 @@ def test_invalid_limits(limits: Any) -> None:
 
 def with_similar_held(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch, refusals: int, **limits: Any) -> AppClient:
     """A client of an application that works on /similar until it has refused so many requests."""
-    similar, refused, release = ServiceEngine.similar, [], threading.Event()
+    similar, refused, release = ServedModel.similar, [], threading.Event()
 
-    def held_similar(self: ServiceEngine, **fields: Any) -> Any:
+    def held_similar(self: ServedModel, **fields: Any) -> Any:
         release.wait(WAIT)
         return similar(self, **fields)
 
     held_similar.__name__ = "similar"
-    monkeypatch.setattr(ServiceEngine, "similar", held_similar)
+    monkeypatch.setattr(ServedModel, "similar", held_similar)
     app = create_app(recommender, Settings(Limits(**limits)))
 
     async def observed(scope: Any, receive: Any, send: Any) -> None:
@@ -178,6 +178,7 @@ def test_a_request_that_takes_too_long(recommender: ep.Recommender, monkeypatch:
     client = with_similar_held(recommender, monkeypatch, refusals=1, seconds=0.2)
     answer = client.post("/similar", item=ITEMS[0])
     assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "timeout"
     assert "0.2 seconds" in answer.json()["error"]["message"]
 
 
@@ -226,15 +227,15 @@ def test_responses_that_clients_do_not_read_are_aborted(recommender: ep.Recommen
 
 def test_an_event_loop_that_ends_during_a_batch(recommender: ep.Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests of the next event loop do not wait for that batch."""
-    app, recommend_together = create_app(recommender), ServiceEngine.recommend_together
+    app, recommend_together = create_app(recommender), ServedModel.recommend_together
     begun, release = threading.Event(), threading.Event()
 
-    def slow(self: ServiceEngine, bodies: Any) -> Any:
+    def slow(self: ServedModel, bodies: Any) -> Any:
         begun.set()
         release.wait(WAIT)
         return recommend_together(self, bodies)
 
-    monkeypatch.setattr(ServiceEngine, "recommend_together", slow)
+    monkeypatch.setattr(ServedModel, "recommend_together", slow)
 
     async def impatient() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:

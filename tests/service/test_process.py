@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 import pytest
 
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 
 from services import WAIT, ServiceProcess, dataset, fitted, free_port, get, post, serving, wait_until, workers_of
 
@@ -227,7 +227,7 @@ def test_a_folder_that_is_replaced(tmp_path: Path) -> None:
     """By a symbolic link to another folder, as deployments do, and by a folder that is renamed."""
     for j in range(3):
         fitted(seed=j).save(tmp_path / f"model-{j}")
-    versions = [ServiceEngine.open(tmp_path / f"model-{j}").version for j in range(3)]
+    versions = [ServedModel.open(tmp_path / f"model-{j}").version for j in range(3)]
     current = tmp_path / "current"
     current.symlink_to("model-0")
     with serving(current, "--workers", "2") as service:
@@ -638,8 +638,9 @@ def test_a_signal_to_stop_during_a_reload_is_no_error(tmp_path: Path) -> None:
         service.wait_for_log("stopping")
         os.kill(slow, signal.SIGCONT)
         answer = asking.result()
-        assert answer.status_code == 409
-        assert "the service is stopping" in answer.json()["error"]["message"]
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "unavailable"
+        assert answer.json()["error"]["message"] == "the service is stopping."
         assert service.process.wait(WAIT) == 0
         lines = [json.loads(line) for line in service.rest_of_log()]
         assert not [line for line in lines if line["level"] == "error" and line["event"] != "worker hangs"]
@@ -670,7 +671,7 @@ def test_another_service_takes_over_without_a_gap(tmp_path: Path) -> None:
             service.process.send_signal(signal.SIGTERM)
             assert service.process.wait(WAIT) == 0
             service = new
-        version = ServiceEngine.open(folders[-1]).version
+        version = ServedModel.open(folders[-1]).version
         n = len(answers)
         wait_until(lambda: len(answers) >= n + 20)
         stop.set()

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.service import Settings
-from everypair.service.engine import ServiceEngine
 from everypair.service.item_map import ItemMap
 from everypair.service.item_search import ItemSearch
+from everypair.service.served_model import ServedModel
 
 from profiles import EXAMPLES
 from services import WAIT, AppClient, create_app, dataset, fitted
@@ -455,11 +455,11 @@ def test_unknown_users_get_what_is_popular_on_request() -> None:
     assert batch["by_popularity"] == [False, True, False]
     assert batch["lists"][1] == found["items"]
     assert batch["unknown"] == {"user": 1}
-    engine = ServiceEngine(own)
+    served = ServedModel(own)
     bodies = [{"user": user, "fallback": "popular", "n": 3} for user in users]
-    assert engine.recommend_together(bodies) == [engine.recommend(**body) for body in bodies]
+    assert served.recommend_together(bodies) == [served.recommend(**body) for body in bodies]
     bodies = [{"request": {"history": history}, "fallback": "popular", "n": 3} for history in ([], [ITEMS[0]])]
-    assert engine.recommend_together(bodies) == [engine.recommend(**body) for body in bodies]
+    assert served.recommend_together(bodies) == [served.recommend(**body) for body in bodies]
     strict = AppClient(create_app(ep.Recommender(ep.MF(factors=2, epochs=1), unknown="error").fit(DATA)))
     assert strict.post("/recommend", user="stranger", fallback="popular").status_code == 404
 
@@ -523,7 +523,7 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
 def test_item_vectors_are_mapped_from_the_file(tmp_path: Path) -> None:
     """Not copied, so that workers share them."""
     fitted(ep.MF(factors=4, epochs=1), context=[ep.UserId()]).save(tmp_path)
-    psi = ServiceEngine.open(tmp_path).recommender.state.vectors.psi
+    psi = ServedModel.open(tmp_path).recommender.state.vectors.psi
     assert not psi.flags.writeable
     base: Any = psi
     while not isinstance(base, np.memmap):

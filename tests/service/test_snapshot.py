@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import everypair as ep
 from everypair.recommend import archive
 from everypair.service import memory, snapshot
-from everypair.service.engine import ServiceEngine
 from everypair.service.model_slot import ModelSlot
+from everypair.service.served_model import ServedModel
 from everypair.service.snapshot import take_snapshot
 
 from services import dataset, fitted
@@ -37,13 +37,13 @@ def payload(model: Path) -> Path:
 def test_nothing_that_happens_to_the_folder_reaches_an_open_model(model: Path) -> None:
     """Not even to truncate its files, which ends processes that map them."""
     wanted = fitted().recommend(users=[USER])
-    engine = ServiceEngine.open(model)
+    served = ServedModel.open(model)
     for file in model.iterdir():
         file.chmod(0o644)
         os.truncate(file, 0)
-    assert engine.recommender.recommend(users=[USER]).equals(wanted)
+    assert served.recommender.recommend(users=[USER]).equals(wanted)
     shutil.rmtree(model)
-    assert engine.recommender.recommend(users=[USER]).equals(wanted)
+    assert served.recommender.recommend(users=[USER]).equals(wanted)
 
 
 def test_a_snapshot_is_the_model_and_cannot_be_changed(model: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_snapshot_is_the_model_and_cannot_be_changed(model: Path) -> None:
         for _ in range(2):  # each worker opens it
             found, checksum = archive.read_folder(taken)
             assert ep.Recommender.from_archive(found).recommend(users=[USER]).equals(fitted().recommend(users=[USER]))
-            assert ServiceEngine.open(taken).version == checksum[:16]
+            assert ServedModel.open(taken).version == checksum[:16]
         for file in taken.files.values():
             for change in (lambda file=file: os.ftruncate(file, 0), lambda file=file: os.pwrite(file, b"?", 0)):
                 with pytest.raises(PermissionError):
@@ -105,7 +105,7 @@ def test_a_folder_that_changes_while_it_is_read_is_read_again(model: Path, monke
 
 
 def test_a_model_that_memory_cannot_hold_is_refused(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    slot = ModelSlot(ServiceEngine.open(model), model)
+    slot = ModelSlot(ServedModel.open(model), model)
     before = slot.current
     fitted(seed=1).save(model)
     monkeypatch.setattr(snapshot, "available_bytes", lambda: 1_000)

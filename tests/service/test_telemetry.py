@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.service import Settings
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 from everypair.service.telemetry import log_to_stderr
 from everypair.service.tracing import TraceParent, parse_traceparent
 
@@ -147,7 +147,7 @@ def test_internal_errors_do_not_reveal_their_tracebacks(
         raise RuntimeError("secret detail")
 
     broken.__name__ = "explain"
-    monkeypatch.setattr(ServiceEngine, "explain", broken)
+    monkeypatch.setattr(ServedModel, "explain", broken)
     client = AppClient(create_app(recommender))
     with caplog.at_level(logging.INFO, logger="everypair.service"):
         answer = client.post("/explain", user=USERS[0], item=ITEMS[0])

@@ -238,8 +238,8 @@ class ByThreads(Plain):
             self._W.value[:, 0] += 1e-12
 
 
-class WrongLookup(Plain):
-    def lookup(self) -> Any:
+class WrongVectorsByRow(Plain):
+    def vectors_by_row(self) -> Any:
         return lambda index: self._W.value[: len(index)]
 
 

@@ -29,7 +29,7 @@ WRONG: list[Any] = [
     (broken.VanishesAtTheStart, ["first derivative by place"]),
     (broken.Single, ["phi", "returns float32", "float64"]),
     (broken.Nan, ["vectors", "row 1, dimension 0 is nan"]),
-    (broken.ByPosition, ["lookup", "of rows [::-2], phi["]),
+    (broken.ByPosition, ["vectors_by_row", "of rows [::-2], phi["]),
     (broken.Unlike, ["bind", "with the same seed"]),
     (broken.KeepsState, ["files", "is a learned value missing from them?", "phi["]),
     (broken.ChangesItself, ["bind", "changed attributes of the description", "seen"]),
@@ -41,7 +41,7 @@ WRONG: list[Any] = [
     (broken.WrongNorms, ["norms", "J["]),
     (broken.TurnsBack, ["rotate", "phi["]),
     (broken.ByThreads, ["threads", "context[", "different bits on 3 threads and on one"]),
-    (broken.WrongLookup, ["lookup", "phi["]),
+    (broken.WrongVectorsByRow, ["vectors_by_row", "phi["]),
     (broken.WrongDimensions, ["dimensions", "phi_1 of row"]),
     (broken.WrongContributions, ["contributions", "those of row 0 add up to", "expected <phi, psi>"]),
 ]

@@ -113,13 +113,13 @@ def model_options() -> list[click.Parameter]:
         for name, parameter in inspect.signature(cls).parameters.items():
             defaults_by_name.setdefault(name, {})[model] = parameter.default
     n_models = max(len(defaults) for defaults in defaults_by_name.values())
-    texts = _parameter_docs(MODELS["mf"].__doc__ or "")
+    help_of = _parameter_docs(MODELS["mf"].__doc__ or "")
     options: list[click.Parameter] = []
     for name, defaults in defaults_by_name.items():
         flag = all(isinstance(default, bool) for default in defaults.values())
         dashed = name.replace("_", "-")
         only = "" if len(defaults) == n_models else f"For {', '.join(defaults)}. "
-        text = f"{only}{texts.get(name, '')} [default: {_defaults(defaults)}]"
+        text = f"{only}{help_of.get(name, '')} [default: {_defaults(defaults)}]"
         declared = f"--{dashed}/--no-{dashed}" if flag else f"--{dashed}"
         kind: Any = {} if flag else {"type": SettingType()}
         options.append(ConfigurableOption([declared, name], section="model", default=None, help=text, **kind))

@@ -52,8 +52,8 @@ def update(model: Path, interactions: Path | None, users: Path | None, items: Pa
     if as_json:
         write_json({**changes, "saved": str(place)})
     else:
-        told = [f"{change['new']:,} new {name} ({change['all']:,} in all)" for name, change in changes.items()]
-        note(f"{', '.join(told)}; saved to {place}", label="")
+        words = [f"{change['new']:,} new {name} ({change['all']:,} in all)" for name, change in changes.items()]
+        note(f"{', '.join(words)}; saved to {place}", label="")
 
 
 def _counts(dataset: Any) -> dict[str, int]:

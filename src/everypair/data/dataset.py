@@ -144,9 +144,12 @@ class Dataset:
         if timestamp is not None:
             refuse_mixed_objects(interactions, timestamp, f"column {timestamp!r}")
         events = opened("interactions", interactions, (user, item))
-        people = None if users is None else opened("users", users, (self.users_key,))
-        catalogue = None if items is None else opened("items", items, (self.items_key,))
-        for name, other, key, what in ((user, people, self.users_key, "user ids"), (item, catalogue, self.items_key, "item ids")):
+        user_source = None if users is None else opened("users", users, (self.users_key,))
+        item_source = None if items is None else opened("items", items, (self.items_key,))
+        for name, other, key, what in (
+            (user, user_source, self.users_key, "user ids"),
+            (item, item_source, self.items_key, "item ids"),
+        ):
             decide_ids([(events, name), *([] if other is None else [(other, key)])], None, what)
         self.notes: list[str] = []
         self.repeats, self.timestamp, self.user_column, self.item_column = repeats, timestamp, user, item
@@ -182,10 +185,10 @@ class Dataset:
             first = self.first_of_pair()
             self._note(int((~first).sum()), "event", "is", "are", "left out: a later one of the same user and item.")
             self._keep(np.flatnonzero(first))
-        if catalogue is not None and all_items:
-            self._keep_items(catalogue)
-        self.user_table = self._attributes(people, self.users_key, "user", self.users)
-        self.item_table = self._attributes(catalogue, self.items_key, "item", self.items)
+        if item_source is not None and all_items:
+            self._keep_items(item_source)
+        self.user_table = self._attributes(user_source, self.users_key, "user", self.users)
+        self.item_table = self._attributes(item_source, self.items_key, "item", self.items)
         for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
             self.notes.append(f"requests cannot have an attribute {name!r}, which has another meaning there: rename the column.")
         for name in self.user_table.column_names:
@@ -224,10 +227,10 @@ class Dataset:
         self.event_table = self.event_table.take(pa.array(index)) if self.event_table.num_columns else self.event_table
         self.bounds = compress(self.user, len(self.users))
 
-    def _keep_items(self, catalogue: Source) -> None:
+    def _keep_items(self, source: Source) -> None:
         """Add the items of a table, which need not have events."""
         before, what = self.items, f"item ids (column {self.items_key!r} of items)"
-        given = as_ids(catalogue.column(self.items_key, "items_key"), what)
+        given = as_ids(source.column(self.items_key, "items_key"), what)
         before.require_same_kind(given, what)
         self.items = Ids.of(pa.chunked_array([before.values, *given.chunks]), what)
         self.item = self.items.codes(before.values)[self.item].astype(np.int32, copy=False)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from everypair.engine.engine import OTHER, SIDES, Engine
+from everypair.engine.engine import OPPOSITE, SIDES, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.lazy_vectors import LazyVectors
-from everypair.engine.objective import Objective, ObjectiveValue
+from everypair.engine.objective import Objective, ObjectiveValue, or_one
 from everypair.engine.rotation import in_turn, is_singular, spread_order, swept_by_rows
 from everypair.engine.tower import Tower, common_rotations
 from everypair.runtime.numerics import Values
@@ -54,8 +54,8 @@ class CpuEngine(Engine):
         self._rotations = [slice(*dims) for dims in common] if rotate else []
         self._by_rows = all(swept_by_rows(tower) for tower in towers.values())
         self._weights: dict[str, Values] = {
-            "context": _or_one(feedback.context_weight),
-            "item": _or_one(feedback.item_weight),
+            "context": or_one(feedback.context_weight),
+            "item": or_one(feedback.item_weight),
         }
 
     @property
@@ -119,7 +119,7 @@ class CpuEngine(Engine):
         """
         if self._by_rows and not in_turn(epoch):
             return
-        other, grams = OTHER[side], self.objective.grams
+        other, grams = OPPOSITE[side], self.objective.grams
         for at in self._rotations:
             values, Q = np.linalg.eigh(grams[other][at, at])
             if self._by_rows:
@@ -159,7 +159,3 @@ class CpuEngine(Engine):
     def _norms(self, side: str) -> np.ndarray:
         """Squared norms of the dimensions of a side."""
         return self.towers[side].norms(self.objective.vectors[side], self._weights[side], self._workers[side])
-
-
-def _or_one(weight: np.ndarray | None) -> Values:
-    return 1.0 if weight is None else weight

@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 
 from everypair.engine.feedback import Feedback
-from everypair.engine.objective import OTHER, ObjectiveValue
+from everypair.engine.objective import OPPOSITE, ObjectiveValue
 from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Tower
 
 SIDES = ("context", "item")
 
-__all__ = ["OTHER", "SIDES", "Engine"]
+__all__ = ["OPPOSITE", "SIDES", "Engine"]
 
 
 class Engine(ABC):

@@ -21,22 +21,24 @@ from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 BALANCE = -0.25
+PANEL = 16  # dimensions whose signs are held at a time: those of all would take as much memory as the parameters
 
 
 def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, seed: int, name: str, workers: Workers) -> np.ndarray:
     """Start values of the items, the parameter ``name``: one row per item, of length one on average."""
     (n, m), b = feedback.shape, feedback.b
     indptr, indices, order = feedback.by_item
-    signs = np.empty((n, factors), dtype)
-    signs[:] = _balance(b, feedback.by_context.indptr)[:, None]
-    Stream(seed, "signs", name).multiply_by_signs(signs, feedback.context_keys)
-    weight = values_at(b, order)
-    out = np.zeros((m, factors), dtype)
-
-    def chunk(start: int, stop: int) -> None:
-        add_rows(start, stop, SparseRows(indptr, indices, weight), signs, out[start:stop])
-
-    workers.run(chunk, workers.split(indptr))
+    of_contexts = _balance(b, feedback.by_context.indptr).astype(dtype)[:, None]
+    stream, weight = Stream(seed, "signs", name), values_at(b, order)
+    matrix, ranges = SparseRows(indptr, indices, weight), workers.split(indptr)
+    out, signs = np.zeros((m, factors), dtype), np.empty((0, 0), dtype)
+    for first in range(0, factors, PANEL):
+        width = min(PANEL, factors - first)
+        if signs.shape[1] != width:
+            signs = np.empty((n, width), dtype)
+        signs[:] = of_contexts
+        stream.multiply_by_signs(signs, feedback.context_keys, first)
+        out[:, first : first + width] = _sums(matrix, signs, m, ranges, workers)
     balance = _balance(weight, indptr).astype(dtype)[:, None]
     out *= balance
     normals = Stream(seed, "normal", name)
@@ -44,6 +46,17 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, seed: int, n
         out[:, f] = balance[:, 0] * normals.normals(feedback.item_keys, f, f + 1)[:, 0]
     length = float(np.sqrt(np.einsum("if,if->", out, out, dtype=np.float64) / m))
     return out / dtype.type(length) if length > 0.0 else out
+
+
+def _sums(matrix: SparseRows, signs: np.ndarray, m: int, ranges: np.ndarray, workers: Workers) -> np.ndarray:
+    """The sum of the contexts' signs for each item."""
+    out = np.zeros((m, signs.shape[1]), signs.dtype)
+
+    def some(start: int, stop: int) -> None:
+        add_rows(start, stop, matrix, signs, out[start:stop])
+
+    workers.run(some, ranges)
+    return out
 
 
 def _balance(b: Values, indptr: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class Objective:
     def __init__(self, feedback: Feedback, alpha0: float, dtype: np.dtype, workers: Workers, listed: bool = True) -> None:
         self.feedback, self.alpha0, self.dtype, self.workers = feedback, alpha0, dtype, workers
         self._covered = _cast(feedback.covered_weight(), dtype)
-        m, n = _or_one(feedback.context_weight), _or_one(feedback.item_weight)
+        m, n = or_one(feedback.context_weight), or_one(feedback.item_weight)
         self._n = _cast(n, dtype)
         alpha = self._alpha = _cast(feedback.alpha, dtype)
         b = self._b = _cast(feedback.b, dtype)
@@ -88,7 +88,7 @@ class Objective:
 
     def side(self, name: str) -> Side:
         """The loss as seen from one side, with the scores in its order."""
-        other = OTHER[name]
+        other = OPPOSITE[name]
         return Side(self._pairs[name], self.scores(name), self.vectors[name], self.vectors[other], self.grams[other], self.alpha0)
 
     def scores(self, order: str) -> np.ndarray:
@@ -128,7 +128,7 @@ class Objective:
             self._order = order
 
 
-OTHER = {"context": "item", "item": "context"}
+OPPOSITE = {"context": "item", "item": "context"}
 
 
 def _cast(values: Values, dtype: np.dtype) -> Values:
@@ -136,5 +136,6 @@ def _cast(values: Values, dtype: np.dtype) -> Values:
     return float(values) if np.ndim(values) == 0 else np.asarray(values).astype(dtype, copy=False)
 
 
-def _or_one(weight: np.ndarray | None) -> Values:
+def or_one(weight: np.ndarray | None) -> Values:
+    """Weights of rows, which are one where None."""
     return 1.0 if weight is None else weight

@@ -78,22 +78,36 @@ class PanelPlan:
         sources = PanelSources(self.stages, self.rows, own, other, observed.indices)
         for first in range(self.first, self.last, LANES):
             last = min(first + LANES, self.last)
-            tables = [[_table(block, first, last) for block in stage.blocks] for stage in self.stages]
-            sources.begin(
-                first, last, [stage.table(of_stage) for stage, of_stage in zip(self.stages, tables, strict=True)], workers
-            )
             rest = self._rest(own, J, first, last)
             state = RowState(weight, int(len(weight) > 1), rest, LANES if len(rest) > LANES else 0, phi_q, t)
             gram = _panel_gram(J, first, last, q, rest if len(rest) == LANES else np.zeros(LANES))
-            for number, stage in enumerate(self.stages):
-                views = (PanelData(pairs, of_view, state, q is not None) for of_view in sources.views(number, psi_q))
-                stage.sweep(PanelViews(*views), gram, tables[number], [of[id(block)] for block in stage.blocks])
-                sources.moved(number, stage.table(tables[number]))
-                for block, W in zip(stage.blocks, tables[number], strict=True):
-                    _rows_of(block, first, last)[...] = W[:, : last - first]
-            sources.end(first, last)
+            self._sweep_panel((first, last), sources, pairs, psi_q, state, gram, of)
+        own.release()
         if q is not None and phi_q is not None:
             own.advance(q, phi_q - before, workers)
+
+    def _sweep_panel(
+        self,
+        panel: tuple[int, int],
+        sources: PanelSources,
+        pairs: PanelPairs,
+        psi_q: np.ndarray | None,
+        state: RowState,
+        gram: PanelGram,
+        settings: dict[int, SweepSettings],
+    ) -> None:
+        """All stages in some of the dimensions. The tables of levels, which may be large, end with it."""
+        first, last = panel
+        tables = [[_table(block, first, last) for block in stage.blocks] for stage in self.stages]
+        of_stages = [stage.table(of_stage) for stage, of_stage in zip(self.stages, tables, strict=True)]
+        sources.begin(first, last, of_stages, self.workers)
+        for number, stage in enumerate(self.stages):
+            views = (PanelData(pairs, of_view, state, self.bias is not None) for of_view in sources.views(number, psi_q))
+            stage.sweep(PanelViews(*views), gram, tables[number], [settings[id(block)] for block in stage.blocks])
+            sources.moved(number, stage.table(tables[number]))
+            for block, W in zip(stage.blocks, tables[number], strict=True):
+                _rows_of(block, first, last)[...] = W[:, : last - first]
+        sources.end(first, last)
 
     def _settings(self, block: LevelBlock | FieldBlock, settings: StepSettings, row_sizes: np.ndarray | None) -> SweepSettings:
         penalty = _penalty(block)

@@ -17,6 +17,7 @@ from everypair.kernels.counter_random import draw_normals, draw_words, round_key
 
 BLOCK = 2**15  # random numbers drawn at once: they stay in the cache
 WORDS = 2  # words of 64 bits, of each number of a key
+DIMENSIONS = 64 * WORDS  # whose signs are in a number
 
 
 class Stream:
@@ -47,13 +48,16 @@ class Stream:
             drawn *= std
             out[rows] = drawn
 
-    def multiply_by_signs(self, out: np.ndarray, keys: Keys) -> None:
-        """Multiply by 1 or -1: ``out`` has a row for each key."""
-        numbers = -(-out.shape[1] // (64 * WORDS))
-        for rows in _blocks(len(out), out.shape[1]):
-            words = np.empty((rows.stop - rows.start, WORDS * numbers), np.uint64)
-            draw_words(0, numbers, key_array(keys[rows]), self._rounds, words)
-            bits = np.unpackbits(words.astype("<u8", copy=False).view(np.uint8), axis=1, count=out.shape[1], bitorder="little")
+    def multiply_by_signs(self, out: np.ndarray, keys: Keys, first: int = 0) -> None:
+        """Multiply by 1 or -1: ``out`` has a row for each key, and dimensions from ``first`` on."""
+        width = out.shape[1]
+        begin, end = first // DIMENSIONS, -(-(first + width) // DIMENSIONS)
+        skipped, bit = divmod(first - begin * DIMENSIONS, 8)
+        for rows in _blocks(len(out), width):
+            words = np.empty((rows.stop - rows.start, WORDS * (end - begin)), np.uint64)
+            draw_words(begin, end, key_array(keys[rows]), self._rounds, words)
+            of_dimensions = words.astype("<u8", copy=False).view(np.uint8)[:, skipped:]
+            bits = np.unpackbits(of_dimensions, axis=1, count=bit + width, bitorder="little")[:, bit:]
             out[rows] *= 1 - 2 * bits.view(np.int8)
 
 

@@ -160,7 +160,7 @@ class Tower(ABC):
         more than a single dimension."""
         return None
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
         """A function from row numbers of the fit to their ``phi``, computed for these rows alone where the tower can."""
         if self.rows.has_rows:
             return lambda index: self.evaluate(self.rows.take(index), SERIAL).rows

@@ -131,6 +131,10 @@ class Vectors:
         workers.chunks(n, some, PANEL_ROWS)
         return out
 
+    def release(self) -> None:
+        """Free the room of :meth:`panel`, which may be that of sixteen dimensions of all rows."""
+        self._panel = None
+
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""
         self._rows = None

@@ -62,7 +62,7 @@ class EarlyStopping:
         Its value.
     by_popularity : int
         Queries of which the model knows nothing, so that the most popular items are its answer after every epoch. A
-        :class:`~everypair.FallbackWarning` tells it.
+        :class:`~everypair.FallbackWarning` says so.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class EarlyStopping:
         self.values: dict[int, float] = {}
         self._kept: dict[int, dict[str, np.ndarray]] = {}
         self._restored = False
-        self._told = False
+        self._warned = False
         self.by_popularity = 0
 
     @property
@@ -124,7 +124,7 @@ class EarlyStopping:
             return False
         found = evaluated(recommender, self.queries, (self.metric,), self.exclude_seen)
         self.values[epoch.epoch] = found[self.metric]
-        self._tell(found, model)
+        self._warn_of_popularity(found, model)
         wanted = self._epochs_to_keep()
         self._kept = {old: values for old, values in self._kept.items() if old in wanted}
         if epoch.epoch in wanted:
@@ -136,12 +136,12 @@ class EarlyStopping:
             self._restored = not stop
         return stop
 
-    def _tell(self, found: Evaluation, model: TowerModel) -> None:
+    def _warn_of_popularity(self, found: Evaluation, model: TowerModel) -> None:
         """Count the queries that the model does not answer, and warn of them once in a fit."""
         self.by_popularity = found.by_popularity
-        if not self.by_popularity or self._told:
+        if not self.by_popularity or self._warned:
             return
-        self._told = True
+        self._warned = True
         warn_caller(
             f"{self.by_popularity:,} of {len(found.user):,} queries of the validation are answered by the most popular items, "
             f"after any epoch: {type(model).__name__} knows nothing of their contexts. Hold out other queries, or describe "
@@ -215,7 +215,7 @@ class EarlyStopping:
                 f"{model.epochs}: give fit(validation=...) in place of this callback from the start, or epochs={done}."
             )
         self.values = {epoch: value for epoch, value in values.items() if self._regular(epoch) or epoch == model.epochs}
-        self._kept, self._restored, self._told = {}, bool(state.get("restored")), False
+        self._kept, self._restored, self._warned = {}, bool(state.get("restored")), False
         self.by_popularity = by_popularity
         shapes = {name: parameter.shape for name, parameter in _parameters(recommender).items()}
         for epoch in self._epochs_to_keep() - {None}:
@@ -236,7 +236,7 @@ class EarlyStopping:
 
 
 def _restored(state: Mapping[str, Any]) -> tuple[dict[int, float], int]:
-    """The values, and the number of queries that popularity answered, which 0.1 does not tell."""
+    """The values, and the number of queries that popularity answered, which 0.1 does not have."""
     try:
         values = {int(epoch): float(value) for epoch, value in state["values"]}
         return values, check.integer("by_popularity", state.get("by_popularity", 0), low=0)

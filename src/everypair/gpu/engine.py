@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from everypair.engine.engine import OTHER, Engine
+from everypair.engine.engine import OPPOSITE, Engine
 from everypair.engine.feedback import Feedback
 from everypair.engine.objective import ObjectiveValue
 from everypair.engine.rotation import in_turn, is_singular, spread_order, swept_by_rows
@@ -96,7 +96,7 @@ class GpuEngine(Engine):
     def turn(self, side: str, epoch: int = 1) -> None:
         if self._by_rows and not in_turn(epoch):
             return
-        xp, other = self._backend.xp, OTHER[side]
+        xp, other = self._backend.xp, OPPOSITE[side]
         unregularized = any(rows.unregularized for rows in self._sides.values())
         for at in self._rotations:
             values, Q = linear.eigenvectors(xp, self._grams[other][at, at])
@@ -122,7 +122,7 @@ class GpuEngine(Engine):
             rows.rotate(at, Q)
 
     def sweep(self, side: str) -> None:
-        other = OTHER[side]
+        other = OPPOSITE[side]
         self._sides[side].sweep(self._pairs, OtherSide(self._sides[other].table, self._grams[other], other in self._diagonal))
 
     def step(self, side: str, block: int | str) -> None:

@@ -28,7 +28,7 @@ from everypair.models.base import Model
 from everypair.models.fit_state import FitState, cut_short
 from everypair.models.training_run import TrainingRun
 from everypair.persistence.checkpoint import Checkpoint, identity
-from everypair.ranking.rank import ItemVectors, Products, Scores
+from everypair.ranking.rank import InnerProducts, ItemVectors, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.blas import one_blas_thread
 from everypair.runtime.parallel import Workers, thread_count
@@ -363,13 +363,13 @@ class TowerModel(Model):
         return self.state.shape
 
     def _score_pairs(self, context: np.ndarray, item: np.ndarray) -> np.ndarray:
-        phi, psi = (self.state.towers[side].lookup()(rows) for side, rows in (("context", context), ("item", item)))
+        phi, psi = (self.state.towers[side].vectors_by_row()(rows) for side, rows in (("context", context), ("item", item)))
         return np.einsum("nf,nf->n", phi, psi)
 
     def _scores(self, context: np.ndarray) -> Scores:
         towers = self.state.towers
         items = ItemVectors(towers["item"].vectors().rows, device=self.device)
-        return Products(towers["context"].lookup()(context), items)
+        return InnerProducts(towers["context"].vectors_by_row()(context), items)
 
 
 def auto_weight(pairs: float, largest: float = 1.0) -> float:

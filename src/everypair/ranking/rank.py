@@ -154,7 +154,7 @@ class ItemVectors:
         return order, norms[order]
 
 
-class Products(Scores):
+class InnerProducts(Scores):
     """Scores that are inner products of vectors ``phi`` of rows and ``psi`` of items."""
 
     def __init__(self, phi: np.ndarray, items: ItemVectors | np.ndarray) -> None:
@@ -163,12 +163,12 @@ class Products(Scores):
         self.n_rows, self.n_items, self.dtype = len(phi), len(self.psi), np.result_type(phi, self.psi)
         self.width = self.n_items
 
-    def take(self, rows: np.ndarray) -> Products:
+    def take(self, rows: np.ndarray) -> InnerProducts:
         """The scores of some of the rows."""
-        return Products(self.phi[rows], self.items)
+        return InnerProducts(self.phi[rows], self.items)
 
-    def of_items(self, items: np.ndarray) -> Products:
-        return Products(self.phi, ItemVectors(self.psi[items], device=self.items.device))
+    def of_items(self, items: np.ndarray) -> InnerProducts:
+        return InnerProducts(self.phi, ItemVectors(self.psi[items], device=self.items.device))
 
     def block(self, start: int, stop: int) -> np.ndarray:
         phi = self.phi[start:stop]

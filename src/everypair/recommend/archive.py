@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from everypair.engine.engine import SIDES
 from everypair.models.base import Model
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.folder import RECOMMENDER, Folder
@@ -38,7 +39,6 @@ UNREADABLE = (
     KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, OSError,
     pa.ArrowException,
 )  # fmt: skip
-SIDES = ("context", "item")
 
 
 class Archived(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Dataset
-from everypair.ranking.rank import Lists, Products, Scores, rank
+from everypair.ranking.rank import InnerProducts, Lists, Scores, rank
 from everypair.recommend import results, similar
 from everypair.recommend.adapters.base import Adapter, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.counts import popularity_scores
@@ -231,7 +231,7 @@ class FittedState:
                 rows = np.flatnonzero(which)
                 if not len(rows):
                     continue
-                assert isinstance(scores, Products)  # other scores know every context
+                assert isinstance(scores, InnerProducts)  # other scores know every context
                 chosen = scores.take(rows) if which is known else popularity_scores(self.popularity, len(rows))
                 own_seen, own_candidates = (None if each is None else each.take(rows) for each in (seen, candidates))
                 codes[rows], best[rows] = rank(chosen, n, workers, own_seen, own_candidates, allowed, progress.advance)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from everypair.columns.table import Levels, take_rows
+from everypair.engine.engine import SIDES
 from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Tower
 from everypair.models.tower_model import TowerModel
-
-SIDES = ("context", "item")
 
 
 class LevelSlots:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from everypair.ranking.rank import ItemVectors, Lists, Products, rank
+from everypair.ranking.rank import InnerProducts, ItemVectors, Lists, rank
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.progress import Progress
 
@@ -26,7 +26,7 @@ class Directions(NamedTuple):
             unknown = names[int(np.argmin(self.trained[codes]))].as_py()
             raise ValueError(f"nothing was learnt of {what} {unknown!r}: it has no neighbours.")
         own = Lists(np.arange(len(codes)), np.arange(1, len(codes) + 1), codes)
-        products = Products(self.units.psi[codes], self.units)
+        products = InnerProducts(self.units.psi[codes], self.units)
         with Workers(thread_count(n_threads)) as workers, Progress(len(codes), "ranking", unit="row") as progress:
             return rank(products, n, workers, exclude=own, allowed=self.trained, advance=progress.advance)
 

@@ -27,7 +27,6 @@ from everypair.service.access import Scope
 from everypair.service.batching import Batcher
 from everypair.service.description import ABOUT, DATA, ERROR_RESPONSES, OPERATION, RECOMMENDATIONS, TAGS, describe
 from everypair.service.docs import add_docs
-from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError, error_body, malformed_json_body, validation_error_body
 from everypair.service.examples import Examples, examples
 from everypair.service.messages import ReloadResult
@@ -35,6 +34,7 @@ from everypair.service.middleware import REASON_KEY, SCOPE_KEY, ServiceMiddlewar
 from everypair.service.model_slot import ModelSlot
 from everypair.service.readiness import Readiness
 from everypair.service.routes import RouteTable
+from everypair.service.served_model import ServedModel
 from everypair.service.settings import Settings
 from everypair.service.telemetry import Metrics
 
@@ -46,7 +46,7 @@ QUICK, HEAVY = "quick", "heavy"  # single requests, and batches
 
 Reload = Callable[[], Awaitable[ReloadResult]]
 Encoded = tuple[dict[str, Any], bytes]  # a response body, and the same as JSON
-Compute = Callable[[ServiceEngine, dict[str, Any]], Awaitable[Encoded]]  # from the fields of a request's body
+Compute = Callable[[ServedModel, dict[str, Any]], Awaitable[Encoded]]  # from the fields of a request's body
 
 
 def create_app(
@@ -70,9 +70,9 @@ def create_app(
     """
     settings = settings or Settings()
     if isinstance(model, Recommender):
-        slot = ModelSlot(ServiceEngine(model, title=settings.title))
+        slot = ModelSlot(ServedModel(model, title=settings.title))
     else:
-        slot = ModelSlot(ServiceEngine.open(model, title=settings.title), model, settings.title)
+        slot = ModelSlot(ServedModel.open(model, title=settings.title), model, settings.title)
     return build_app(slot, settings, reload)
 
 
@@ -157,22 +157,22 @@ class _Routes:
         requests = schemas.request_schemas(self._settings.limits)
         lists, batches, ranked = schemas.ListResponse, schemas.BatchResponse, schemas.RecommendBatchResponse
         self._add_post(
-            "/v1/recommend", requests.recommend, schemas.RecommendResponse, ServiceEngine.recommend, self._compute_batched,
+            "/v1/recommend", requests.recommend, schemas.RecommendResponse, ServedModel.recommend, self._compute_batched,
             RECOMMENDATIONS,
         )  # fmt: skip
         for path, body, response, method, thread, tag in (
-            ("/v1/recommend/batch", requests.recommend_batch, ranked, ServiceEngine.recommend_batch, HEAVY, RECOMMENDATIONS),
-            ("/v1/similar", requests.similar, lists, ServiceEngine.similar, QUICK, RECOMMENDATIONS),
-            ("/v1/similar/batch", requests.similar_batch, batches, ServiceEngine.similar_batch, HEAVY, RECOMMENDATIONS),
-            ("/v1/explain", requests.explain, schemas.ExplainResponse, ServiceEngine.explain, QUICK, RECOMMENDATIONS),
-            ("/v1/profile", requests.user, schemas.ProfileResponse, ServiceEngine.profile, QUICK, DATA),
-            ("/v1/place", requests.place, schemas.PlaceResponse, ServiceEngine.place, QUICK, DATA),
+            ("/v1/recommend/batch", requests.recommend_batch, ranked, ServedModel.recommend_batch, HEAVY, RECOMMENDATIONS),
+            ("/v1/similar", requests.similar, lists, ServedModel.similar, QUICK, RECOMMENDATIONS),
+            ("/v1/similar/batch", requests.similar_batch, batches, ServedModel.similar_batch, HEAVY, RECOMMENDATIONS),
+            ("/v1/explain", requests.explain, schemas.ExplainResponse, ServedModel.explain, QUICK, RECOMMENDATIONS),
+            ("/v1/profile", requests.user, schemas.ProfileResponse, ServedModel.profile, QUICK, DATA),
+            ("/v1/place", requests.place, schemas.PlaceResponse, ServedModel.place, QUICK, DATA),
         ):
             if self._settings.users or path != "/v1/profile":
                 self._add_post(path, body, response, method, partial(self._compute, thread, method), tag)
 
     def _add_post(self, path: str, body: Any, response: Any, method: Callable[..., Any], compute: Compute, tag: str) -> None:
-        """A route that calls a method of the engine with the fields of the body as arguments."""
+        """A route that calls a method of the model in use with the fields of the body as arguments."""
 
         async def endpoint(body: Any) -> Response:
             fields = {name: getattr(body, name) for name in body.model_fields_set}
@@ -186,29 +186,29 @@ class _Routes:
         text = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         limit = Annotated[int, Query(ge=1, le=100)]
 
-        def add(path: str, response: Any, method: Callable[[ServiceEngine, str, int], dict[str, Any]]) -> None:
+        def add(path: str, response: Any, method: Callable[[ServedModel, str, int], dict[str, Any]]) -> None:
             async def endpoint(query: str = "", limit: int = 20) -> Response:
                 return await self._get(QUICK, method, query=query, limit=limit)
 
             endpoint.__annotations__ |= {"query": text, "limit": limit}
             self._add_route("GET", path, endpoint, method.__name__, method.__doc__, response, DATA)
 
-        add("/v1/items", schemas.ItemsResponse, ServiceEngine.items)
+        add("/v1/items", schemas.ItemsResponse, ServedModel.items)
         if self._settings.users:
-            add("/v1/users", schemas.UsersResponse, ServiceEngine.users)
+            add("/v1/users", schemas.UsersResponse, ServedModel.users)
 
     def _add_description_routes(self) -> None:
         async def model() -> Response:
-            return await self._get(HEAVY, lambda engine: {**engine.model, "users": self._settings.users})
+            return await self._get(HEAVY, lambda served: {**served.card, "users": self._settings.users})
 
         async def item_map(by: str = "") -> Response:
-            return await self._get(HEAVY, ServiceEngine.map, by=by)
+            return await self._get(HEAVY, ServedModel.map, by=by)
 
         words = "An attribute of items: choose the plane in which its values lie farthest apart."
         item_map.__annotations__["by"] = Annotated[str, Query(max_length=self._settings.limits.text, description=words)]
         words = "Settings, training, evaluation, and the attributes that a request may have."
         self._add_route("GET", "/v1/model", model, "model", words, schemas.ModelResponse, DATA)
-        self._add_route("GET", "/v1/map", item_map, "map", ServiceEngine.map.__doc__, schemas.MapResponse, DATA)
+        self._add_route("GET", "/v1/map", item_map, "map", ServedModel.map.__doc__, schemas.MapResponse, DATA)
 
     def _add_operation_routes(self) -> None:
         async def live() -> Response:
@@ -272,11 +272,11 @@ class _Routes:
 
     async def _openapi(self, request: Request) -> Response:
         """The description; its examples have ids of the data, which only those may see who may ask for them."""
-        engine, found = self._slot.current, None
+        served, found = self._slot.current, None
         if request.scope[SCOPE_KEY] is Scope.EVERYTHING:
-            if self._examples is None or self._examples[0] != engine.version:
-                loop, arguments = asyncio.get_running_loop(), (engine, self._settings.limits, self._settings.users)
-                self._examples = engine.version, await loop.run_in_executor(self._threads[HEAVY], examples, *arguments)
+            if self._examples is None or self._examples[0] != served.version:
+                loop, arguments = asyncio.get_running_loop(), (served, self._settings.limits, self._settings.users)
+                self._examples = served.version, await loop.run_in_executor(self._threads[HEAVY], examples, *arguments)
             found = self._examples[1]
         return Response(to_json(describe(self.app.openapi(), self._settings, found)), media_type="application/json")
 
@@ -286,14 +286,14 @@ class _Routes:
         return self._response(*await self._compute(thread, method, self._slot.current, arguments))
 
     async def _compute(
-        self, thread: str, method: Callable[..., dict[str, Any]], engine: ServiceEngine, arguments: dict[str, Any]
+        self, thread: str, method: Callable[..., dict[str, Any]], served: ServedModel, arguments: dict[str, Any]
     ) -> Encoded:
-        """Call a method of the engine, and encode its result, in a thread."""
+        """Call a method of a model, and encode its result, in a thread."""
         since = time.perf_counter()
 
         def compute() -> Encoded:
             self._metrics.observe_queue(thread, time.perf_counter() - since)
-            return _encode(method(engine, **arguments))
+            return _encode(method(served, **arguments))
 
         return await asyncio.get_running_loop().run_in_executor(self._threads[thread], compute)
 
@@ -304,8 +304,8 @@ class _Routes:
             self._metrics.count_refused_reload()
         return result
 
-    async def _compute_batched(self, engine: ServiceEngine, fields: dict[str, Any]) -> Encoded:
-        return _encode(await self._batcher.recommend(engine, fields))
+    async def _compute_batched(self, served: ServedModel, fields: dict[str, Any]) -> Encoded:
+        return _encode(await self._batcher.recommend(served, fields))
 
     def _response(self, body: dict[str, Any], content: bytes) -> Response:
         self._metrics.count_unknown(body.get("unknown") or {})

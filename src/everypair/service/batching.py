@@ -11,7 +11,7 @@ import time
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
-from everypair.service.engine import ServiceEngine
+from everypair.service.served_model import ServedModel
 from everypair.service.telemetry import Metrics
 
 MAX_BATCH = 32  # requests
@@ -19,9 +19,9 @@ SHARED_FIELDS = ("n", "exclude_seen", "fallback", "details")  # must be equal fo
 
 
 class PendingRequest(NamedTuple):
-    """A request that waits for its batch: the engine to use, the fields of its body, the future of its result, and since when."""
+    """A request that waits for its batch: the model to use, the fields of its body, the future of its result, and since when."""
 
-    engine: ServiceEngine
+    served: ServedModel
     fields: dict[str, Any]
     result: asyncio.Future[dict[str, Any]]
     since: float
@@ -31,7 +31,7 @@ class PendingRequest(NamedTuple):
         """Equal for requests that can be ranked together. A request with item filters is ranked alone."""
         alone = not self.fields.keys() <= {"user", "request", *SHARED_FIELDS}
         group = id(self.fields) if alone else "user" in self.fields
-        return (id(self.engine), group, *(self.fields.get(name) for name in SHARED_FIELDS))
+        return (id(self.served), group, *(self.fields.get(name) for name in SHARED_FIELDS))
 
 
 class Batcher:
@@ -52,12 +52,12 @@ class Batcher:
         self._busy = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def recommend(self, engine: ServiceEngine, fields: dict[str, Any]) -> dict[str, Any]:
-        """The result of :meth:`ServiceEngine.recommend` with these fields."""
+    async def recommend(self, served: ServedModel, fields: dict[str, Any]) -> dict[str, Any]:
+        """The result of :meth:`ServedModel.recommend` with these fields."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the loop before may have been closed while a batch was computed
             self._loop, self._pending, self._busy = loop, [], False
-        request = PendingRequest(engine, fields, loop.create_future(), time.perf_counter())
+        request = PendingRequest(served, fields, loop.create_future(), time.perf_counter())
         self._pending.append(request)
         if not self._busy:
             self._start_batch()
@@ -81,7 +81,7 @@ class Batcher:
         for request in batch:
             self._metrics.observe_queue(self._queue, began - request.since)
         self._metrics.observe_batch(len(batch))
-        return batch[0].engine.recommend_together([request.fields for request in batch])
+        return batch[0].served.recommend_together([request.fields for request in batch])
 
     def _finish_batch(self, batch: list[PendingRequest], computed: asyncio.Future[list[Any]]) -> None:
         failure = computed.exception()

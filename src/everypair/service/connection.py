@@ -28,7 +28,7 @@ def connection_factory(limits: Limits) -> Any:
     return partial(LimitedConnection, limits, ConnectionPool(limits.connections))
 
 
-class Stage(Enum):
+class ConnectionStage(Enum):
     """What the connection receives next."""
 
     REQUEST = "request"
@@ -45,7 +45,7 @@ class LimitedConnection(HttpToolsProtocol):
     def __init__(self, limits: Limits, pool: ConnectionPool, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._seconds, self._max_bytes, self._pool = limits.receive_seconds, MAX_HEADER_BYTES + 2 * limits.body, pool
-        self._stage, self._step, self._received = Stage.REQUEST, 0, 0  # step: the number of stages so far
+        self._stage, self._step, self._received = ConnectionStage.REQUEST, 0, 0  # step: the number of stages so far
         self._timer: asyncio.TimerHandle | None = None
         self._refused = False
 
@@ -72,11 +72,11 @@ class LimitedConnection(HttpToolsProtocol):
         super().data_received(data)
         if self._refused or self.transport.is_closing():
             return
-        if self._stage is Stage.BODY and self._received > self._max_bytes:
+        if self._stage is ConnectionStage.BODY and self._received > self._max_bytes:
             self.refuse(413, "the body is too large. Ask for less at a time.")
-        elif self._stage is not Stage.BODY and self._received > MAX_HEADER_BYTES:
+        elif self._stage is not ConnectionStage.BODY and self._received > MAX_HEADER_BYTES:
             self.refuse(431, f"the headers have more than {MAX_HEADER_BYTES:,} bytes.")
-        elif self._stage is Stage.REQUEST and self._answering:
+        elif self._stage is ConnectionStage.REQUEST and self._answering:
             self._cancel_timer()
         elif self._timer is None or self._step != step:
             self._restart_timer()
@@ -85,15 +85,15 @@ class LimitedConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._enter(Stage.HEADERS)
+        self._enter(ConnectionStage.HEADERS)
 
     def on_headers_complete(self) -> None:
         self.scope[CONNECTION_KEY] = self  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
-        self._enter(Stage.BODY)
+        self._enter(ConnectionStage.BODY)
 
     def on_message_complete(self) -> None:
-        self._enter(Stage.REQUEST)
+        self._enter(ConnectionStage.REQUEST)
         self._received = 0
         super().on_message_complete()
 
@@ -117,7 +117,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def evict(self) -> None:
         """Close the connection in favour of another."""
-        if self._refused or self._stage is Stage.REQUEST:
+        if self._refused or self._stage is ConnectionStage.REQUEST:
             self.transport.close()
         else:
             self.refuse(*TOO_MANY, linger=False)
@@ -131,11 +131,11 @@ class LimitedConnection(HttpToolsProtocol):
         log("refused", status=status, why=reason)
         if isinstance(self.app, ServiceMiddleware):
             self.app.metrics.count_refused(status)
-        if self._answering and self._stage is not Stage.BODY:
+        if self._answering and self._stage is not ConnectionStage.BODY:
             self.cycle.keep_alive = False
         elif self._answering and (self.pipeline or self.cycle.response_started):
             self.transport.abort()  # its turn has not come, or is over: there is no place for a response
-        elif self._stage is Stage.BODY and not self._answering:
+        elif self._stage is ConnectionStage.BODY and not self._answering:
             self.transport.close()  # it was refused before
         else:
             self._respond_and_close(status, reason, linger)
@@ -162,7 +162,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     # time
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: ConnectionStage) -> None:
         self._stage, self._step = stage, self._step + 1
 
     def _restart_timer(self) -> None:
@@ -177,7 +177,7 @@ class LimitedConnection(HttpToolsProtocol):
     def _late(self) -> None:
         if self._answering:  # the middleware has limits of its own
             self._restart_timer()
-        elif self._stage is Stage.HEADERS:
+        elif self._stage is ConnectionStage.HEADERS:
             self.refuse(408, f"the headers did not arrive in {self._seconds:g} seconds.")
         else:
             self.transport.close()

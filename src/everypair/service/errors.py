@@ -23,7 +23,7 @@ STATUSES = {
     429: ("busy", "Too many requests at a time"),
     431: ("too_large", "Headers too large"),
     500: ("internal", "Internal error"),
-    503: ("timeout", "The request took too long, or there are too many connections"),
+    503: ("unavailable", "The request took too long, there are too many connections, or the service is stopping"),
 }  # code of the response's body, description
 
 MAX_FIELDS = 20  # named in one error

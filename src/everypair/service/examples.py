@@ -10,9 +10,9 @@ import numpy as np
 from everypair.data import Dataset
 from everypair.data.tables import decoded
 from everypair.recommend.context_batch import HISTORY
-from everypair.service.engine import ServiceEngine
 from everypair.service.item_search import json_value
 from everypair.service.limits import Limits
+from everypair.service.served_model import ServedModel
 
 N, SEVERAL = 5, 2  # items of a list; users, requests or items of a batch
 
@@ -26,18 +26,18 @@ class Examples(NamedTuple):
     queries: dict[str, dict[str, Any]]
 
 
-def examples(engine: ServiceEngine, limits: Limits, with_users: bool) -> Examples:
-    """Examples with ids, attributes and types of the engine's model.
+def examples(served: ServedModel, limits: Limits, with_users: bool) -> Examples:
+    """Examples with ids, attributes and types of the model.
 
     Parameters
     ----------
-    engine : ServiceEngine
+    served : ServedModel
     limits : Limits
     with_users : bool
         Whether ids of users may be in them.
     """
-    dataset, facts = engine.recommender.state.dataset, engine.model["facts"]
-    items = dataset.items.take(engine.item_search.most_popular[: min(SEVERAL, limits.batch)]).to_pylist()
+    dataset, facts = served.recommender.state.dataset, served.card["facts"]
+    items = dataset.items.take(served.item_search.most_popular[: min(SEVERAL, limits.batch)]).to_pylist()
     active = np.flatnonzero(np.diff(dataset.bounds))[: min(SEVERAL, limits.batch)]
     users = dataset.users.take(active).to_pylist() if with_users else []
     request = {menu["name"]: _value(menu["name"], dataset) for menu in facts["takes"]["attributes"]}

@@ -5,7 +5,7 @@ Supervisor to worker::
     ("prepare", round, path, manifest, names)  open the model of these files, which come with the message
     ("commit", round)                          use it; the first time: begin to answer requests
     ("drop", round)                            forget it
-    ("reloaded", request, ReloadResult)        the outcome of a reload
+    ("reloaded", request, ReloadResult)        the outcome of a reload; None: the service is stopping
     ("ping", number)
     ("gathered", request, families)            the metrics of all workers
     ("stop",)                                  complete the requests and end

@@ -175,7 +175,9 @@ class ServiceMiddleware:
         except TimeoutError:
             if request.status:  # the client does not read the response
                 connection.abort()
-            await request.send_error(503, f"the request took more than {seconds:g} seconds. Ask for less at a time.")
+            await request.send_error(
+                503, f"the request took more than {seconds:g} seconds. Ask for less at a time.", code="timeout"
+            )
         finally:
             request.reason = request.reason or scope.get(REASON_KEY)
 

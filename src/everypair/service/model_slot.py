@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everypair.runtime.locks import CopyableLock
-from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError
 from everypair.service.messages import ReloadResult
+from everypair.service.served_model import ServedModel
 from everypair.service.telemetry import log, without_path
 
 
@@ -20,7 +20,7 @@ class ModelSlot:
 
     Parameters
     ----------
-    current : ServiceEngine
+    current : ServedModel
     path : path, optional
         The folder of the model, where a new one may be saved.
     title : str, optional
@@ -32,16 +32,16 @@ class ModelSlot:
         Called when another model came into use.
     """
 
-    def __init__(self, current: ServiceEngine, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
+    def __init__(self, current: ServedModel, path: str | os.PathLike[str] | None = None, title: str | None = None) -> None:
         self.current, self._path, self._title = current, None if path is None else Path(path).absolute(), title
         self._reload_lock = CopyableLock()
         self.on_switch: Callable[[], None] = lambda: None
 
-    def use(self, engine: ServiceEngine) -> None:
+    def use(self, served: ServedModel) -> None:
         """Use another model from now on."""
-        if engine.version != self.current.version:
-            before, self.current = self.current.version, engine
-            log("switched", model=engine.version, before=before)
+        if served.version != self.current.version:
+            before, self.current = self.current.version, served
+            log("switched", model=served.version, before=before)
             self.on_switch()
 
     def reload(self) -> ReloadResult:
@@ -51,8 +51,8 @@ class ModelSlot:
         with self._reload_lock:
             before = self.current.version
             try:
-                engine = ServiceEngine.open(self._path, self._title)
+                served = ServedModel.open(self._path, self._title)
             except (ValueError, OSError) as error:
                 return ReloadResult(before, False, without_path(str(error), self._path))
-            self.use(engine)
-            return ReloadResult(engine.version, engine.version != before)
+            self.use(served)
+            return ReloadResult(served.version, served.version != before)

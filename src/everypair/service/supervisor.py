@@ -43,7 +43,6 @@ GATHER_SECONDS = 1.0  # for workers to send their metrics
 FIRST_DELAY, MAX_DELAY = 1.0, 30.0  # seconds before a worker is replaced that ended soon after its start; doubled each time
 STOP_SECONDS = 40.0  # for workers to complete their requests
 MAX_OPEN_FILES = 65_536
-STOPPING = "the service is stopping."
 
 
 class Supervisor:
@@ -246,7 +245,7 @@ class Supervisor:
             refusal = without_path(refusal, self.path)
         self._answer(asking, ReloadResult(self.version, self.version != before, refusal))
 
-    def _answer(self, asking: list[tuple[WorkerProcess, int]], result: ReloadResult) -> None:
+    def _answer(self, asking: list[tuple[WorkerProcess, int]], result: ReloadResult | None) -> None:
         for worker, request in asking:
             worker.send("reloaded", request, result)
 
@@ -258,7 +257,7 @@ class Supervisor:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._answer(self._asking, ReloadResult(self.version, False, STOPPING))
+        self._answer(self._asking, None)
         if not shared:
             refuse_new_connections(self._listener)
         ends = [asyncio.ensure_future(worker.ended.wait()) for worker in self._workers.values()]

@@ -10,11 +10,11 @@ from typing import Any
 
 from everypair.service.channel import Channel, Message
 from everypair.service.daemon_thread import in_daemon_thread
-from everypair.service.engine import ServiceEngine
 from everypair.service.errors import RequestError
 from everypair.service.messages import ReloadResult
 from everypair.service.metric_families import Family
 from everypair.service.model_slot import ModelSlot
+from everypair.service.served_model import ServedModel
 from everypair.service.snapshot import Snapshot
 from everypair.service.telemetry import Metrics, reason_of
 
@@ -44,7 +44,7 @@ class SupervisorLink:
         self._loop, self._title, self._stop = asyncio.get_running_loop(), title, stop
         self.first_model: asyncio.Future[ModelSlot] = self._loop.create_future()
         self.metrics: Metrics | None = None
-        self._prepared: tuple[int, ServiceEngine] | None = None
+        self._prepared: tuple[int, ServedModel] | None = None
         self._round = 0  # the last one
         self._tasks: set[asyncio.Task[None]] = set()
         self._requests: dict[int, asyncio.Future[Any]] = {}
@@ -54,7 +54,10 @@ class SupervisorLink:
 
     async def reload(self) -> ReloadResult:
         """Ask the supervisor to switch all workers to the model that is in the folder now."""
-        return await self._request("reload")
+        result: ReloadResult | None = await self._request("reload")
+        if result is None:
+            raise RequestError(503, "the service is stopping.")
+        return result
 
     def gather(self) -> list[Family]:
         """The metrics of all workers. Called from other threads than that of the event loop."""
@@ -105,20 +108,20 @@ class SupervisorLink:
         """Open a model in a thread, so that requests are answered meanwhile."""
         try:
             with snapshot:
-                engine = await in_daemon_thread(ServiceEngine.open, snapshot, self._title)
+                served = await in_daemon_thread(ServedModel.open, snapshot, self._title)
         except Exception as error:
             self.send("refused", round_, reason_of(error))
             return
         if round_ == self._round:
-            self._prepared = round_, engine
-            self.send("ready", round_, engine.version)
+            self._prepared = round_, served
+            self.send("ready", round_, served.version)
 
     def _commit(self, round_: int) -> None:
         if self._prepared is None or self._prepared[0] != round_:
             return
-        engine, self._prepared = self._prepared[1], None
+        served, self._prepared = self._prepared[1], None
         if self.first_model.done():
-            self.first_model.result().use(engine)
+            self.first_model.result().use(served)
         else:
-            self.first_model.set_result(ModelSlot(engine))
-        self.send("committed", round_, engine.version)
+            self.first_model.set_result(ModelSlot(served))
+        self.send("committed", round_, served.version)

@@ -95,11 +95,11 @@ class TrackedRequest:
             message = {**message, "body": body[(len(body) - 1) // SEND_CHUNK * SEND_CHUNK :]}
         await self._send(message)
 
-    async def send_error(self, status: int, reason: str, headers: Mapping[str, str] = {}) -> None:
-        """Respond with an error, unless a response has begun."""
+    async def send_error(self, status: int, reason: str, headers: Mapping[str, str] = {}, code: str | None = None) -> None:
+        """Respond with an error, unless a response has begun; ``code`` is that of the status by default."""
         if self.status:
             return
-        self.reason, body = reason, to_json(error_body(status, reason))
+        self.reason, body = reason, to_json(error_body(status, reason, code=code))
         headers = {
             "content-type": "application/json", "content-length": str(len(body)), **ERROR_HEADERS.get(status, {}), **headers
         }  # fmt: skip

@@ -78,8 +78,8 @@ class Concat(Tower):
         ]
         return lambda start, stop: np.hstack([part(start, stop) for part in parts])
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        parts = [tower.lookup() for tower in self.towers]
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
+        parts = [tower.vectors_by_row() for tower in self.towers]
         return lambda index: np.hstack([phi(index) for phi in parts])
 
     @property

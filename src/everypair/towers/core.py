@@ -85,8 +85,8 @@ class Core(Modes):
         kron = self._kron(rows, self.towers, workers)
         return lambda f: kron.contract(np.ascontiguousarray(self._B.value[..., f]), workers)
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        modes = [tower.lookup() for tower in self.towers]
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
+        modes = [tower.vectors_by_row() for tower in self.towers]
 
         def phi(index: np.ndarray) -> np.ndarray:
             rows = np.arange(len(index))

@@ -79,7 +79,7 @@ class Embedding(Tower):
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         return lambda start, stop: self._W.value[start:stop, first:last].copy()
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
         return lambda index: self._W.value[index]
 
     @property

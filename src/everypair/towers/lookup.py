@@ -98,7 +98,7 @@ class Lookup(Tower):
         table = self.levels.padded(self.table()[:, first:last])
         return lambda start, stop: np.take(table, self.levels.codes[start:stop], axis=0)
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
         table = self.levels.padded(self.table())
         return lambda index: table[self.levels.codes[index]]
 

@@ -43,8 +43,8 @@ class Product(Modes):
     def dimensions(self, rows: Rows, workers: Workers) -> Callable[[int], np.ndarray]:
         return _product([tower.dimensions(rows, workers) for tower in self.towers])
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        modes = [tower.lookup() for tower in self.towers]
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
+        modes = [tower.vectors_by_row() for tower in self.towers]
         return lambda index: reduce(np.multiply, (phi(index) for phi in modes))
 
     def view_of(self, mode: int, view: View) -> View:

@@ -60,8 +60,8 @@ class Sum(Tower):
         parts = [tower.range_vectors(first, last) for tower in self.towers]
         return lambda start, stop: reduce(np.add, (part(start, stop) for part in parts))
 
-    def lookup(self) -> Callable[[np.ndarray], np.ndarray]:
-        parts = [tower.lookup() for tower in self.towers]
+    def vectors_by_row(self) -> Callable[[np.ndarray], np.ndarray]:
+        parts = [tower.vectors_by_row() for tower in self.towers]
         return lambda index: reduce(np.add, (phi(index) for phi in parts))
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from everypair.engine.feedback import Feedback
-from everypair.ranking.rank import Products
+from everypair.ranking.rank import InnerProducts
 from everypair.recommend.adapters.base import Columns, ExplanationRequest, ScoringRequest, level_columns, single_level_column
 from everypair.recommend.adapters.vectors import VectorAdapter, product
 from everypair.recommend.context_batch import HISTORY
@@ -41,17 +41,17 @@ class FactorizationAdapter(VectorAdapter):
         self.rows[levels.codes] = np.arange(len(levels))
         self.model.fit(feedback, **options)  # type: ignore[attr-defined]
 
-    def scores(self, request: ScoringRequest) -> tuple[Products, np.ndarray | None]:
+    def scores(self, request: ScoringRequest) -> tuple[InnerProducts, np.ndarray | None]:
         phi, known = self.vectors(request.columns), request.known()
         if self.folds_in_histories:
             for r in np.flatnonzero(request.to_fold_in(known)).tolist():
                 phi[r], known[r] = minimum(*self.equations(request.history_of(r))), True
-        return Products(phi, self.item_vectors), known
+        return InnerProducts(phi, self.item_vectors), known
 
     def vectors(self, columns: Columns) -> np.ndarray:
         """phi of contexts. If the fit had contexts without a level (no previous item), they have a row, too."""
         rows = self.rows[level_columns(columns, self.model)[0].codes]
-        return np.where((rows >= 0)[:, None], self.towers["context"].lookup()(np.maximum(rows, 0)), 0)
+        return np.where((rows >= 0)[:, None], self.towers["context"].vectors_by_row()(np.maximum(rows, 0)), 0)
 
     def equations(self, history: WeightedHistory) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The equations of a row with this history, items held: matrix, right side and L2 (see :mod:`..fold_in`)."""
@@ -59,7 +59,7 @@ class FactorizationAdapter(VectorAdapter):
         strength = self.towers["context"].parameters["W"].parts[0].strength
         return *loss.equations(history), loss.penalty(history, strength)
 
-    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: InnerProducts) -> list[Summand]:
         """The share of each item of the user's history in her row: ``w = A^-1 sum_j b_j psi_j``, the items' vectors held.
 
         The last sweep moved the items' vectors after the row: the difference between the row and this solution is a summand, too.

@@ -9,7 +9,7 @@ import numpy as np
 
 from everypair.columns.table import rows_like
 from everypair.engine.feedback import Feedback
-from everypair.ranking.rank import Products
+from everypair.ranking.rank import InnerProducts
 from everypair.recommend.adapters.base import Columns, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.vectors import VectorAdapter, named_summand
 from everypair.recommend.explain.explanation import Summand
@@ -41,12 +41,12 @@ class FeatureAdapter(VectorAdapter):
     def _fit_model(self, feedback: Feedback, contexts: Columns, **options: Any) -> None:
         self.model.fit(feedback, contexts=contexts, items=self.items(), **options)  # type: ignore[attr-defined]
 
-    def scores(self, request: ScoringRequest) -> tuple[Products, np.ndarray | None]:
+    def scores(self, request: ScoringRequest) -> tuple[InnerProducts, np.ndarray | None]:
         """With item biases every context is known; without, those with a vector other than zero (a product may be zero)."""
         phi = self.vectors(request.columns)
-        return Products(phi, self.item_vectors), None if self.has_item_biases else request.known() & phi.any(axis=1)
+        return InnerProducts(phi, self.item_vectors), None if self.has_item_biases else request.known() & phi.any(axis=1)
 
-    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: InnerProducts) -> list[Summand]:
         tower = self.towers["context"]
         row = rows_like("contexts", request.scoring.columns, tower.rows)
         found = tower.contributions(row, scores.psi[request.item].astype(np.float64))

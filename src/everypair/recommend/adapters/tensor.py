@@ -11,7 +11,7 @@ from everypair.columns.keys import NO_LEVEL, key_array
 from everypair.columns.table import Levels, variable_letters
 from everypair.engine.feedback import Feedback
 from everypair.models.tensor import columns_of_variables
-from everypair.ranking.rank import Products
+from everypair.ranking.rank import InnerProducts
 from everypair.recommend.adapters.base import Columns, ScoringRequest, level_columns
 from everypair.recommend.adapters.vectors import VectorAdapter
 from everypair.recommend.description import ItemColumns
@@ -38,11 +38,11 @@ class TensorAdapter(VectorAdapter):
         variables = {letter: variable.keyed(_keys(column)) for (letter, variable), column in pairs}
         self.model.fit_levels(feedback, variables, **options)  # type: ignore[attr-defined]
 
-    def scores(self, request: ScoringRequest) -> tuple[Products, np.ndarray | None]:
+    def scores(self, request: ScoringRequest) -> tuple[InnerProducts, np.ndarray | None]:
         """A product of vectors says nothing where one of them was not trained."""
         table = _table(level_columns(request.columns, self.model))
         known = np.all([trained[column] for trained, column in zip(self.trained_levels, table.T, strict=True)], axis=0)
-        return Products(self.model.context_vectors(table), self.item_vectors), known
+        return InnerProducts(self.model.context_vectors(table), self.item_vectors), known
 
     def vectors(self, columns: Columns) -> np.ndarray:
         return self.model.context_vectors(_table(level_columns(columns, self.model)))

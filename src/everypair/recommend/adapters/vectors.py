@@ -15,7 +15,7 @@ from everypair.engine.feedback import Feedback
 from everypair.models.fit_state import FitState
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.epochs import restored_epochs
-from everypair.ranking.rank import ItemVectors, Products
+from everypair.ranking.rank import InnerProducts, ItemVectors
 from everypair.recommend.adapters.base import Adapter, Columns, ExplanationRequest, ScoringRequest
 from everypair.recommend.description import ItemColumns
 from everypair.recommend.explain.explanation import Summand
@@ -82,7 +82,7 @@ class VectorAdapter(Adapter):
         return self.model.state.towers
 
     @abstractmethod
-    def scores(self, request: ScoringRequest) -> tuple[Products, np.ndarray | None]: ...
+    def scores(self, request: ScoringRequest) -> tuple[InnerProducts, np.ndarray | None]: ...
 
     def vectors(self, columns: Columns) -> np.ndarray:
         """phi of contexts."""
@@ -220,7 +220,7 @@ class VectorAdapter(Adapter):
 
     # explanations
 
-    def summands(self, request: ExplanationRequest, scores: Products) -> list[Summand]:
+    def summands(self, request: ExplanationRequest, scores: InnerProducts) -> list[Summand]:
         """One for all fields, which act together."""
         return [named_summand(request, Contribution(tuple(request.scoring.columns), None, product(request, scores)))]
 
@@ -266,7 +266,7 @@ def _extended_weight(before: np.ndarray | None, index: np.ndarray) -> np.ndarray
     return None if before is None else np.append(before, before.min())[index]
 
 
-def product(request: ExplanationRequest, scores: Products) -> float:
+def product(request: ExplanationRequest, scores: InnerProducts) -> float:
     """The score to explain."""
     return float(scores.phi[0].astype(np.float64) @ scores.psi[request.item].astype(np.float64))
 

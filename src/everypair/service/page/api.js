@@ -3,7 +3,7 @@
 const TOKEN = "everypair-token";
 const dialog = document.getElementById("token-dialog");
 let seen = null; // the model version of the last response
-let tell = () => {};
+let switched = () => {}; // called with the version of another model
 let waiting = 0; // pending requests
 
 export class ServiceError extends Error {
@@ -20,7 +20,7 @@ export const write = (value) => JSON.stringify(value, (key, each) => (typeof eac
 export const same = (one, other) => write(one) === write(other);
 
 // The callback gets the version of a model that replaced another.
-export function onSwitch(told) { tell = told; }
+export function onSwitch(callback) { switched = callback; }
 export function using(version) { seen = version; }
 
 export async function ask(path, body) {
@@ -54,13 +54,13 @@ async function answered(path, body) {
     return answered(path, body);
   }
   const version = answer.headers.get("x-model-version");
-  let told = null;
+  let content = null;
   try {
-    told = read(await answer.text());
+    content = read(await answer.text());
   } catch { /* not JSON: the error page of a proxy */ }
-  if (version && seen && version !== seen && path !== "model") tell(version);
-  if (!answer.ok || told === null) throw new ServiceError(answer.status, told?.error?.message ?? `The service answered ${answer.status} ${answer.statusText}.`);
-  return told;
+  if (version && seen && version !== seen && path !== "model") switched(version);
+  if (!answer.ok || content === null) throw new ServiceError(answer.status, content?.error?.message ?? `The service answered ${answer.status} ${answer.statusText}.`);
+  return content;
 }
 
 let asking = null;

@@ -27,8 +27,8 @@ export function drawFacts(facts, version) {
   $("evaluation").replaceChildren(...metrics.map(([name, { value, low, high }]) => make("tr", {},
     make("th", { scope: "row" }, name), make("td", {}, figure(value)),
     make("td", { className: "quiet" }, typeof low === "number" ? `95 %: ${figure(low)} to ${figure(high)}` : ""))));
-  const told = [facts.evaluation?.protocol, facts.evaluation?.queries ? `on ${count(facts.evaluation.queries)} held-out queries` : null].filter(Boolean);
-  if (told.length) $("evaluation").append(make("caption", { className: "quiet" }, told.join(", ")));
+  const shown = [facts.evaluation?.protocol, facts.evaluation?.queries ? `on ${count(facts.evaluation.queries)} held-out queries` : null].filter(Boolean);
+  if (shown.length) $("evaluation").append(make("caption", { className: "quiet" }, shown.join(", ")));
 }
 
 function curve(values) {

@@ -30,7 +30,7 @@ export class ItemMap {
     if (attribute) for (const point of this.points) counts.set(this.key(point), (counts.get(this.key(point)) ?? 0) + 1);
     const keys = [...counts].sort((a, b) => b[1] - a[1]).map(([key]) => key);
     this.colours = new Map(keys.slice(0, PALETTE.length).map((key, j) => [key, PALETTE[j]]));
-    const words = (key) => (key === null ? "not told" : key === "" ? "empty" : shorter(key, 30));
+    const words = (key) => (key === null ? "no value" : key === "" ? "empty" : shorter(key, 30));
     const entries = [...this.colours].map(([key, colour]) => [words(key), key, colour]);
     const rest = keys.length - PALETTE.length;
     if (rest > 0) entries.push([rest === 1 ? "1 other" : `${rest} others`, OTHER, OTHER]);

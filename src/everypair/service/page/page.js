@@ -37,7 +37,7 @@ async function known(user) {
 function someoneNew() {
   state.turn++;
   state.ranks = null;
-  who.stranger();
+  who.unknown();
   refresh();
 }
 
@@ -195,12 +195,12 @@ async function drawMap() {
 async function arrange() {
   const mine = ++state.arranging, by = arranged();
   try {
-    const told = await ask(`map?by=${encodeURIComponent(by)}`);
+    const answer = await ask(`map?by=${encodeURIComponent(by)}`);
     if (mine !== state.arranging) return;
     const plane = by ? `in which the values of ${by} lie farthest apart` : "in which they differ most";
-    const shown = told.points.length < state.facts.items ? `The ${count(told.points.length)} most popular of ${plural(state.facts.items, "item")}` : plural(told.points.length, "item");
-    $("map-note").textContent = `${shown} by the two directions of their vectors ${plane} (${Math.round(100 * told.explained)} % of all difference). The star is whoever asks; rings are what is recommended.`;
-    map.show(told.points);
+    const shown = answer.points.length < state.facts.items ? `The ${count(answer.points.length)} most popular of ${plural(state.facts.items, "item")}` : plural(answer.points.length, "item");
+    $("map-note").textContent = `${shown} by the two directions of their vectors ${plane} (${Math.round(100 * answer.explained)} % of all difference). The star is whoever asks; rings are what is recommended.`;
+    map.show(answer.points);
     map.colour($("colour").value);
     locate();
   } catch (error) {
@@ -214,15 +214,15 @@ let learning = null;
 const learn = () => (learning ??= learnt().finally(() => { learning = null; }));
 
 async function learnt() {
-  const told = await ask("model"), first = state.facts === null;
-  state.facts = who.facts = told.facts;
-  state.users = told.users;
-  $("known").hidden = $("anyone").hidden = !told.users;
-  using(told.model);
+  const answer = await ask("model"), first = state.facts === null;
+  state.facts = who.facts = answer.facts;
+  state.users = answer.users;
+  $("known").hidden = $("anyone").hidden = !answer.users;
+  using(answer.model);
   Object.assign(state, { chosen: null, explained: null, ranks: null });
   $("why-empty").hidden = false;
   $("why-body").hidden = true;
-  drawFacts(told.facts, told.model);
+  drawFacts(answer.facts, answer.model);
   drawMap();
   document.querySelectorAll("main :disabled").forEach((each) => { each.disabled = false; });
   if (first) await anyone();

@@ -12,7 +12,7 @@ export class Who {
 
   // another visitor
 
-  stranger() {
+  unknown() {
     Object.assign(this, { user: null, profile: null, history: [], all: false });
     this.attributes = Object.fromEntries(this.facts.takes.attributes.map(({ name }) => [name, null]));
     this.draw();
@@ -26,9 +26,9 @@ export class Who {
 
   // the request
 
-  get told() { return this.profile?.history ?? []; }
+  get knownHistory() { return this.profile?.history ?? []; }
   differs(name) { return !same(this.attributes[name] ?? null, this.profile?.attributes[name] ?? null); }
-  get otherHistory() { return !same(this.history.map((item) => item.item), this.told.map((item) => item.item)); }
+  get otherHistory() { return !same(this.history.map((item) => item.item), this.knownHistory.map((item) => item.item)); }
   get touched() { return this.otherHistory || Object.keys(this.attributes).some((name) => this.differs(name)); }
 
   // The fields for the service. A history in a request replaces that of the data, so it includes the items that are not shown.
@@ -78,7 +78,7 @@ export class Who {
     const earlier = this.profile ? this.profile.seen - this.profile.history.length : 0;
     const hint = this.facts.takes.history ? "newest first" : "this model does not look at it; it says what was seen";
     $("history-hint").textContent = earlier > 0 ? `${hint}; the last ${count(this.profile.history.length)} of ${count(this.profile.seen)}` : hint;
-    const before = new Set(this.told.map((item) => item.item));
+    const before = new Set(this.knownHistory.map((item) => item.item));
     const newest = this.history.map((item, place) => [item, place]).reverse();
     const shown = this.all ? newest : newest.slice(0, LISTED);
     const entries = shown.map(([item, place], j) => {
@@ -101,12 +101,12 @@ export class Who {
     let input;
     const typed = (text) => (text === "" ? null : attribute.value === "number" ? Number(text) : attribute.value === "boolean" ? text === "true" : text);
     if (kind === "number") {
-      input = make("input", { type: "number", step: "any", value: value ?? "", placeholder: "not told" });
+      input = make("input", { type: "number", step: "any", value: value ?? "", placeholder: "no value" });
     } else if (attribute.more) {
-      input = make("input", { type: "text", value: value ?? "", placeholder: "not told", attributes: { list: `${id}-options` } });
+      input = make("input", { type: "text", value: value ?? "", placeholder: "no value", attributes: { list: `${id}-options` } });
     } else {
       const options = [...new Set([...attribute.options, ...(value === null ? [] : [String(value)])])];
-      input = make("select", {}, make("option", { value: "" }, "not told"), ...options.map((option) => make("option", { value: option }, option)));
+      input = make("select", {}, make("option", { value: "" }, "no value"), ...options.map((option) => make("option", { value: option }, option)));
       input.value = value === null ? "" : String(value);
     }
     input.id = id;

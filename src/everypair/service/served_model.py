@@ -34,7 +34,7 @@ MAX_ON_MAP = 2_000  # items
 MAX_SUMMARIES, MAX_HISTORY = 100, 5_000  # items of a profile: with their summaries, and in all
 
 
-class ServiceEngine:
+class ServedModel:
     """A recommender at one version, with a method for each route. It does not change, apart from caches.
 
     Parameters
@@ -54,7 +54,7 @@ class ServiceEngine:
         self.item_search = ItemSearch(self._dataset, self._state.popularity, title)
 
     @classmethod
-    def open(cls, model: str | os.PathLike[str] | Snapshot, title: str | None = None) -> ServiceEngine:
+    def open(cls, model: str | os.PathLike[str] | Snapshot, title: str | None = None) -> ServedModel:
         """Open a saved model, or a snapshot of one, and warm it up. Parameters are mapped."""
         if not isinstance(model, Snapshot):
             with take_snapshot(Path(model).absolute()) as snapshot:
@@ -65,9 +65,9 @@ class ServiceEngine:
             log("model unfinished", logging.WARNING, why=recommender.model.cut_short)
         if "n_threads" in recommender.model.get_params():
             recommender.model.set_params(n_threads=1)  # parallelism is over workers
-        engine = cls(recommender, checksum[:VERSION_LENGTH], title)
-        engine.warm()
-        return engine
+        served = cls(recommender, checksum[:VERSION_LENGTH], title)
+        served.warm()
+        return served
 
     def warm(self) -> None:
         """Compile and compute in advance what the first requests would wait for."""
@@ -243,7 +243,7 @@ class ServiceEngine:
         }
 
     @cached_property
-    def model(self) -> dict[str, Any]:
+    def card(self) -> dict[str, Any]:
         """The model card."""
         return {"model": self.version, "facts": model_card(self.recommender, self.item_search)}
 
@@ -267,7 +267,7 @@ class ServiceEngine:
     def _item_map(self, by: str) -> ItemMap:
         """The map for an attribute, computed when it is first requested."""
         self._need_vectors("so there is no map")
-        known = self.model["facts"]["colours"]
+        known = self.card["facts"]["colours"]
         if by and by not in known:
             raise RequestError(
                 422, f"must be an attribute of items with few values: {', '.join(map(repr, known)) or 'there is none'}.", "by"
