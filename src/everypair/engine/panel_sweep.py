@@ -16,9 +16,10 @@ import numpy as np
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.level_parts import FEWEST_ROWS
+from everypair.engine.panel_cells import level_stages
 from everypair.engine.panel_fields import FieldStage
 from everypair.engine.panel_sources import PanelSources
-from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, n_levels, rows_of_levels
+from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, n_levels, rows_of_levels
 from everypair.engine.vectors import Vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
@@ -75,6 +76,7 @@ class PanelPlan:
             before, psi_q = own.dim(q), _constant(np.ascontiguousarray(other.dim(q), dtype))
             phi_q, t = before.copy(), np.empty(self.rows.n, dtype)
             own.combine(J[q], t, workers)
+        kind = q is not None, self.rows.by_event
         sources = PanelSources(self.stages, self.rows, own, other, observed.indices)
         for first in range(self.first, self.last, LANES):
             last = min(first + LANES, self.last)
@@ -86,8 +88,8 @@ class PanelPlan:
             state = RowState(weight, int(len(weight) > 1), rest, LANES if len(rest) > LANES else 0, phi_q, t)
             gram = _panel_gram(J, first, last, q, rest if len(rest) == LANES else np.zeros(LANES))
             for number, stage in enumerate(self.stages):
-                views = (PanelData(pairs, of_view, state, q is not None) for of_view in sources.views(number, psi_q))
-                stage.sweep(PanelViews(*views), gram, tables[number], [of[id(block)] for block in stage.blocks])
+                views = PanelViews(*(PanelData(pairs, of_view, state, *kind) for of_view in sources.views(number, psi_q)))
+                stage.sweep(views, gram, tables[number], [of[id(block)] for block in stage.blocks])
                 sources.moved(number, stage.table(tables[number]))
                 for block, W in zip(stage.blocks, tables[number], strict=True):
                     _rows_of(block, first, last)[...] = W[:, : last - first]
@@ -118,11 +120,10 @@ class PanelPlan:
             return constant.astype(self.dtype)
         out = np.empty((self.rows.n, LANES), self.dtype)
         out[:] = constant
-        dims = np.flatnonzero(beside.any(axis=0))
-        part, factor = own.range_vectors(0, own.shape[1]), np.ascontiguousarray(beside[:, dims].T, self.dtype)
+        product = own.range_products(np.ascontiguousarray(beside.T, self.dtype))
 
         def some(start: int, stop: int) -> None:
-            out[start:stop, : last - first] += part(start, stop)[:, dims] @ factor
+            out[start:stop, : last - first] += product(start, stop)
 
         self.workers.chunks(self.rows.n, some)
         return out.reshape(-1)

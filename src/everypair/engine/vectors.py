@@ -66,6 +66,11 @@ class Vectors:
             return lambda start, stop: rows[start:stop, first:last]
         return lambda start, stop: self.dims[first:last, start:stop].T
 
+    def range_products(self, factor: np.ndarray) -> RangeVectors:
+        """The same for products of vectors with a matrix."""
+        part, dims = self.range_vectors(0, self.shape[1]), np.flatnonzero(factor.any(axis=1))
+        return lambda start, stop: part(start, stop)[:, dims] @ factor[dims]
+
     def advance(self, f: int, delta: np.ndarray, workers: Workers) -> None:
         """``phi_f += delta``."""
         workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
@@ -97,6 +102,10 @@ class Vectors:
 
         workers.chunks(len(delta), some)
         self.dims_changed()
+
+    def score(self, indptr: np.ndarray, indices: np.ndarray, psi: np.ndarray, scores: np.ndarray, workers: Workers) -> bool:
+        """Products with the vectors ``psi`` of partners, if that can be done without these vectors; whether it was."""
+        return False
 
     def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """``out = sum_f coefficients[f] phi_f``: a row of ``J phi``."""
