@@ -103,6 +103,9 @@ def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int
         tolerance = {"rtol": 1e-9, "atol": 1e-10}
         np.testing.assert_allclose(vectors.range_vectors(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
         np.testing.assert_allclose(np.stack([vectors.dim(f) for f in range(K)], axis=1), expected, **tolerance)
+        panel = vectors.panel(first, last, SERIAL)
+        np.testing.assert_allclose(panel[:, : last - first], expected[:, first:last], **tolerance)
+        assert not panel[:, last - first :].any()
         np.testing.assert_allclose(vectors.rows, expected, **tolerance)
         np.testing.assert_allclose(vectors.gram(1.0, SERIAL), expected.T @ expected, **tolerance)
         factor = np.random.default_rng(seed).normal(size=(K, 2)) * data.draw(arrays(bool, (K, 1)))

@@ -18,8 +18,10 @@ import numpy as np
 from everypair.columns.fields import Compressed, Field, ranges_with_sums
 from everypair.kernels import running_sums, sparse
 from everypair.kernels.order import grouped
+from everypair.kernels.panel_sequences import add_panel_product
 from everypair.kernels.running_sums import RunningSum
 from everypair.kernels.sequences import HistorySums, Sequences, add_product
+from everypair.kernels.simd import LANES
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL, Workers
 
@@ -168,6 +170,13 @@ class HistoryField(Field):
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         running_sums.add_history(start, stop, self._items, self._begin, self._end, self._entries, W, out)
+
+    def add_panel(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        if self.sequences is None or out.shape[1] != LANES:
+            super().add_panel(W, out, workers)
+            return
+        self.count_visits(1)
+        workers.run(add_panel_product, range(len(self.sequences.ranges)), self.sequences, self._entries, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._backward(z, self._entries, workers)

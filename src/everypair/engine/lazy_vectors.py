@@ -71,6 +71,9 @@ class LazyVectors(Vectors):
                 phi[:] = panel[:, f - first]
         self.forget()
 
+    def _fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        return not any(first <= f < last for f in self._kept) and self._tower.fill_panel(first, last, out, workers)
+
     def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
         for f, phi in self._kept.items():
             if at <= f < at + tangent.shape[1]:

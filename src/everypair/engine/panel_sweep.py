@@ -136,9 +136,9 @@ def _constant(psi_q: np.ndarray) -> np.ndarray:
 
 def lacks_l2(block: LevelBlock | FieldBlock, n_rows: int) -> bool:
     """Whether a level has rows, but no L2."""
-    if not np.any(_penalty(block) == 0.0):
+    if not has_levels(block) or not np.any(_penalty(block) == 0.0):
         return False
-    bounds, _ = rows_of_levels(block, n_rows) if has_levels(block) else (np.arange(2), None)
+    bounds, _ = rows_of_levels(block, n_rows)
     return bool(np.any((_penalty(block) == 0.0) & (np.diff(bounds) > 0)))
 
 

@@ -147,6 +147,11 @@ class Tower(ABC):
         for towers that are ``lazy``."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
+    def fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        """Write the vectors of all rows of the fit in dimensions ``first:last`` to ``out``, and zeros to the rest, where that is
+        faster than by :meth:`range_vectors`; whether it was done."""
+        return False
+
     def range_products(self, factor: np.ndarray) -> RangeVectors:
         """The same for the products of vectors with a matrix; towers override it where they can take a product of their parameters
         once, instead of one for each row."""

@@ -129,6 +129,8 @@ class Vectors:
         if self._panel is None or self._panel.shape != (n, width):
             self._panel = aligned((n, width), part(0, 0).dtype)
         out = self._panel
+        if self._fill_panel(first, last, out, workers):
+            return out
         if self._rows is not None:
             workers.run(take_columns, workers.even(n), self._rows, first, last - first, out)
             return out
@@ -139,6 +141,10 @@ class Vectors:
 
         workers.chunks(n, some, PANEL_ROWS)
         return out
+
+    def _fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        """Fill a panel in a way that is faster than by ranges of rows; whether there is one."""
+        return False
 
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from everypair.columns.features import Features, feature_weights, require_squares
 from everypair.columns.fields import OneHotField
+from everypair.columns.history_field import HistoryField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import OTHER, Block, FieldBlock, LevelBlock
@@ -17,8 +18,9 @@ from everypair.engine.level_parts import Coded, LevelParts
 from everypair.engine.parameter import Parameter
 from everypair.engine.summed_vectors import SummedVectors
 from everypair.engine.tower import Capabilities, Tower
-from everypair.engine.vectors import RangeVectors, Vectors, turn
+from everypair.engine.vectors import PANEL_ROWS, RangeVectors, Vectors, turn
 from everypair.engine.view import View
+from everypair.kernels.simd import LANES
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers
@@ -67,6 +69,24 @@ class FeatureTower(Tower):
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         return self._rows_times(self._W.value[first:last].T.copy())
+
+    def fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        histories = [(field, at) for field, at in columns_of(self.features) if isinstance(field, HistoryField)]
+        if out.shape[1] != LANES or not histories:
+            return False
+        W = np.zeros((self.features.n_features, LANES), out.dtype)
+        W[:, : last - first] = self._W.value[first:last].T
+        others = [stage for stage in self._stages if not isinstance(stage.fields[0][0], HistoryField)]
+
+        def some(start: int, stop: int) -> None:
+            out[start:stop] = 0.0
+            for stage in others:
+                add_rows(stage, start, stop, W, out[start:stop])
+
+        workers.chunks(len(out), some, PANEL_ROWS)
+        for field, at in histories:  # along their sequences, which are better not cut into ranges
+            field.add_panel(W[at], out, workers)
+        return True
 
     def range_products(self, factor: np.ndarray) -> RangeVectors:
         return self._rows_times(np.ascontiguousarray(self._W.value.T @ factor[: len(self._W.value)]))
