@@ -67,7 +67,6 @@ class HistoryField(Field):
         self.window = window
         self._items, self._begin, self._end = items, begin, end
         self._events = Compressed(bounds, items, 1.0)
-        self._position = np.where(end > begin, end - 1, -1)
         counted = np.arange(self._counted.max(initial=0) + 1)
         total = counted.astype(np.float64)
         if window.decay < 1:
@@ -84,6 +83,11 @@ class HistoryField(Field):
     def _counted(self) -> np.ndarray:
         """How many events of each history count."""
         return self._end - self.window.first(self._begin, self._end)
+
+    @property
+    def _position(self) -> np.ndarray:
+        """That of the last event of each history, -1 for none."""
+        return np.where(self._end > self._begin, self._end - 1, -1)
 
     @property
     def n_events(self) -> int:
