@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import everypair as ep
 from everypair.columns.history_field import HistoryField, Window
+from everypair.engine import level_parts
 from everypair.engine.cpu import CpuEngine
 from everypair.engine.lazy_vectors import LazyVectors
 from everypair.engine.solver import ICD
@@ -20,6 +23,14 @@ from everypair.runtime.parallel import SERIAL
 from everypair.towers import Concat, Constant, Core, Embedding, Linear, Lookup, Machine, Product, Sum, Tower
 
 N = 30
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parts_of_few_rows() -> Iterator[None]:
+    """Vectors that are sums of few are taken for that, though there are few rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level_parts, "FEWEST_ROWS", 0)
+        yield
 
 
 def columns(random: np.random.Generator) -> dict[str, Any]:
@@ -41,6 +52,8 @@ def columns(random: np.random.Generator) -> dict[str, Any]:
 TOWERS = {
     "linear": Linear(4, "user", "tags", "text", "history"),
     "machine": Machine(3, "user", "tags", "text", "history"),
+    "linear of levels": Linear(4, "user", "day", "everywhere"),
+    "machine of levels": Machine(3, "user", "day"),
     "linear in runs": Linear(4, "visit", "day", "user", "history"),
     "machine in runs": Machine(3, "visit", "user"),
     "lookup": Lookup("user", Linear(4, "age", "country")),
@@ -90,8 +103,13 @@ def test_any_part_of_them(name: str, side: str, seed: int, start: int, stop: int
         tolerance = {"rtol": 1e-9, "atol": 1e-10}
         np.testing.assert_allclose(vectors.range_vectors(first, last)(start, stop), expected[start:stop, first:last], **tolerance)
         np.testing.assert_allclose(np.stack([vectors.dim(f) for f in range(K)], axis=1), expected, **tolerance)
+        panel = vectors.panel(first, last, SERIAL)
+        np.testing.assert_allclose(panel[:, : last - first], expected[:, first:last], **tolerance)
+        assert not panel[:, last - first :].any()
         np.testing.assert_allclose(vectors.rows, expected, **tolerance)
         np.testing.assert_allclose(vectors.gram(1.0, SERIAL), expected.T @ expected, **tolerance)
+        factor = np.random.default_rng(seed).normal(size=(K, 2)) * data.draw(arrays(bool, (K, 1)))
+        np.testing.assert_allclose(vectors.range_products(factor)(start, stop), expected[start:stop] @ factor, **tolerance)
         coefficients, out = np.random.default_rng(seed).normal(size=K), np.empty(N)
         vectors.combine(coefficients, out, SERIAL)
         np.testing.assert_allclose(out, expected @ coefficients, **tolerance)

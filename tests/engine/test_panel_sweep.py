@@ -80,7 +80,7 @@ class Random:
             else:
                 self.tables = self.tables._replace(other=None)
             self.row_visits = RowVisits(pair_row.astype(index), numbers(n_pairs), x_step)  # every row has one pair
-        self.tile = Tile(np.zeros((99, LANES), dtype), np.zeros(99, dtype), np.zeros(99, dtype))
+        self.tile = Tile(np.zeros((99, LANES), dtype), *np.zeros((3, 99), dtype))
         self.numbers = numbers
 
     @property
@@ -94,15 +94,19 @@ class Random:
 
 
 @kernel
-def run_sums(visits, rows, pairs, tables, state, base, tile, linear, out):
+def run_sums(visits, rows, pairs, tables, state, base, tile, linear, by_event, out):
     panel_simd.gather_rows(rows, tables, state, base, 0, len(rows.row), tile, linear, out[37])
     panel_simd.sum_first(tile, linear, len(rows.row), out[34:36])
     panel_simd.sum_rest(rows, state, linear, 0, len(rows.row), out[36])
     if state.t is not None:
         panel_simd.sum_outer(tile, len(rows.row), out[17:34])
-    panel_simd.gather_pairs(visits, pairs, tables, base, 0, len(visits.pair), tile)
+    if by_event:
+        panel_simd.pair_rows(visits, pairs, tables, base, 0, len(visits.pair), tile)
+    else:
+        panel_simd.gather_pairs(visits, pairs, tables, base, 0, len(visits.pair), tile)
     panel_simd.sum_outer(tile, len(visits.pair), out[0:17])
-    panel_simd.sum_shifts(visits, pairs, tables, base, 0, len(visits.pair), out[38:40])
+    if state.t is not None:
+        panel_simd.sum_shifts(tile, len(visits.pair), out[38:40])
 
 
 @kernel
@@ -148,7 +152,7 @@ def test_sums_in_registers_equal_the_plain_ones(seed: int, variant: tuple[type, 
     r = Random(seed, dtype, pairwise, parts)
     found, expected = np.zeros((40, LANES)), np.zeros((40, LANES))
     visits, rows, tile, linear = r.pair_visits, r.row_visits, r.tile, np.zeros(99, dtype)
-    run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, tile, linear, found)
+    run_sums(visits, rows, r.pairs, r.tables, r.state, r.base, tile, linear, parts > 0, found)
     n = len(rows.row)
     panel_simd.gather_rows_plain(rows, r.tables, r.state, r.base, 0, n, tile, linear, expected[37])
     panel_simd.sum_first_plain(tile, linear, n, expected[34:36])
@@ -157,7 +161,8 @@ def test_sums_in_registers_equal_the_plain_ones(seed: int, variant: tuple[type, 
         panel_simd.sum_outer_plain(tile, n, expected[17:34])
     panel_simd.gather_pairs_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), tile)
     panel_simd.sum_outer_plain(tile, len(visits.pair), expected[:17])
-    panel_simd.sum_shifts_plain(visits, r.pairs, r.tables, r.base, 0, len(visits.pair), expected[38:40])
+    if pairwise:
+        panel_simd.sum_shifts_plain(r.tile, len(visits.pair), expected[38:40])
     for block in (slice(1, 17), slice(18, 34)):  # rows after the eighth may have anything before theirs
         for matrix in (found[block], expected[block]):
             matrix[8:, :8] = 0.0
@@ -283,9 +288,10 @@ def by_panel(letter: str, fields: list[int], k: int) -> Coordinates:
 
 
 def one_hot_problem(
-    name: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool, events: bool
+    name: str, seed: int, k: int, alpha0: float, strength: float, weighted: bool, values: bool, events: bool, nested: bool
 ) -> Problem:
-    """A problem of the model with one-hot fields alone, on both sides; ``events``: each context has one pair."""
+    """A problem of the model with one-hot fields alone, on both sides; ``events``: each context has one pair; ``nested``: the
+    contexts' first field has a level in each, and in a level the others are constant."""
     problem = make(name, seed, 8, 6, k, "mixed", weighted, strength, 0.5, alpha0)
     random = np.random.default_rng(seed)
     if events:
@@ -309,6 +315,10 @@ def one_hot_problem(
         return {f"f{j}": sp.csr_array(one) for j, one in enumerate(hot)}
 
     contexts, items = fields(problem.feedback.n_contexts, SIZES), fields(problem.feedback.n_items, SIZES[:2])
+    if nested:
+        level = random.permutation(np.arange(problem.feedback.n_contexts) % OUTER)
+        contexts = {name: sp.csr_array(field.toarray()[level]) for name, field in fields(OUTER, SIZES[1:]).items()}
+        contexts = {"first": sp.csr_array(np.eye(OUTER)[level]), **contexts}
     if events and seed % 2:
         items = {"f0": sp.eye_array(problem.feedback.n_items, format="csr")}
     X, Z = (np.hstack([x.toarray() for x in side.values()]) for side in (contexts, items))
@@ -322,8 +332,10 @@ def one_hot_problem(
     return problem
 
 
-SIZES = (3, 2, 2)
+SIZES, OUTER = (3, 2, 2), 7
 WAYS: dict[str, tuple[bool, int, int]] = {  # events; rows per joint level; most parts
+    "events, fields nested in the first": (True, 2, 0),
+    "events, fields nested in the first, sums of parts": (True, 2, 3),
     "rows with many pairs": (False, 10**9, 0),
     "events, vectors stored": (True, 10**9, 0),
     "events, fields joined": (True, 0, 0),
@@ -348,7 +360,7 @@ def test_one_hot_fields_are_swept_as_by_dense_coordinate_descent(
     if strength == 0.0:
         k = min(k, 3)  # without L2, steps in more dimensions than there are rows are rounding
     events, rows_per_cell, most = WAYS[way]
-    problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values, events)
+    problem = one_hot_problem(name, seed, k, alpha0, strength, weighted, values, events, "nested" in way)
     with pytest.MonkeyPatch.context() as patch:
         for setting, value in (("ROWS_PER_CELL", rows_per_cell), ("MOST", most), ("ROWS_PER_LEVEL", 0), ("FEWEST_ROWS", 0)):
             patch.setattr(level_parts, setting, value)
@@ -409,6 +421,40 @@ def recomputed(solver: ICD) -> float:
         engine.update_gram(name)
     engine.rescore()
     return solver.value().objective
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("model", [ep.FM, ep.MFSI])
+def test_users_with_attributes_share_a_pass(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attributes nested in users, of whom one has so many events that they are cut into pieces; vectors as sums of few."""
+    monkeypatch.setattr(level_parts, "FEWEST_ROWS", 0)
+    random = np.random.default_rng(1)
+    n, users, items = 60_000, 700, 300
+    user = np.sort(np.where(random.random(n) < 0.35, 5, random.integers(0, users, n)))
+    attributes = {"kind": random.integers(-1, 3, users), "age": random.integers(0, 7, users)}
+    contexts = {
+        "user": ep.Levels(user, users + 1),  # one without events
+        **{name: ep.Levels(codes[user]) for name, codes in attributes.items()},
+        "previous": ep.Levels(random.integers(-1, items, n)),
+    }
+    feedback = ep.Feedback(np.arange(n), np.minimum(random.zipf(1.5, n), items) - 1, shape=(n, items))
+    fits = [model(20, epochs=2, n_threads=threads).fit(feedback, contexts=contexts) for threads in (1, 2, 3)]
+    for name, value in fits[0].parameters_.items():
+        for other in fits[1:]:
+            np.testing.assert_array_equal(other.parameters_[name], value)
+    with Workers(2) as workers:
+        solver = model(20).build_solver(feedback, contexts, None, workers)
+        assert solver.towers["context"].level_parts is not None
+        before = np.inf
+        for _ in solver.sweeps():
+            after = solver.value().objective
+            assert after < before
+            assert after == pytest.approx(recomputed(solver), rel=1e-6)
+            before = after
+        (plan,) = (plan for _, plan in solver.engine.objective._pairs["context"]._panel_plans.values())  # type: ignore[attr-defined]
+        assert [type(stage).__name__ for stage in plan.stages] == ["NestedStage", "LevelStage"]
+    clear = model(20, epochs=2, field_solver="cd").fit(feedback, contexts=contexts)
+    assert fits[0].history_[-1].objective < 1.02 * clear.history_[-1].objective
 
 
 @pytest.mark.full

@@ -77,7 +77,7 @@ class Field:
         raise NotImplementedError
 
     def add_panel(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
-        """``out += X W``; ``W`` has a row for each feature."""
+        """``out += X W`` for all rows; ``W`` has a row for each feature."""
         if not self.has_rows:
             for f, w in enumerate(np.ascontiguousarray(W.T)):
                 out[:, f] += self.multiply(w, workers)

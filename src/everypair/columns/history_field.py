@@ -18,8 +18,10 @@ import numpy as np
 from everypair.columns.fields import Compressed, Field, ranges_with_sums
 from everypair.kernels import running_sums, sparse
 from everypair.kernels.order import grouped
+from everypair.kernels.panel_sequences import add_panel_product
 from everypair.kernels.running_sums import RunningSum
 from everypair.kernels.sequences import HistorySums, Sequences, add_product
+from everypair.kernels.simd import LANES
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL, Workers
 
@@ -65,7 +67,6 @@ class HistoryField(Field):
         self.window = window
         self._items, self._begin, self._end = items, begin, end
         self._events = Compressed(bounds, items, 1.0)
-        self._position = np.where(end > begin, end - 1, -1)
         counted = np.arange(self._counted.max(initial=0) + 1)
         total = counted.astype(np.float64)
         if window.decay < 1:
@@ -82,6 +83,11 @@ class HistoryField(Field):
     def _counted(self) -> np.ndarray:
         """How many events of each history count."""
         return self._end - self.window.first(self._begin, self._end)
+
+    @property
+    def _position(self) -> np.ndarray:
+        """That of the last event of each history, -1 for none."""
+        return np.where(self._end > self._begin, self._end - 1, -1)
 
     @property
     def n_events(self) -> int:
@@ -168,6 +174,13 @@ class HistoryField(Field):
 
     def add_rows(self, start: int, stop: int, W: np.ndarray, out: np.ndarray) -> None:
         running_sums.add_history(start, stop, self._items, self._begin, self._end, self._entries, W, out)
+
+    def add_panel(self, W: np.ndarray, out: np.ndarray, workers: Workers) -> None:
+        if self.sequences is None or out.shape[1] != LANES:
+            super().add_panel(W, out, workers)
+            return
+        self.count_visits(1)
+        workers.run(add_panel_product, range(len(self.sequences.ranges)), self.sequences, self._entries, W, out)
 
     def multiply_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         return self._backward(z, self._entries, workers)

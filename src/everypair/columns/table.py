@@ -40,6 +40,7 @@ class Levels:
     def __init__(self, codes: Any, n: int | None = None, columns: Mapping[str, Any] | None = None) -> None:
         n = None if n is None else check.integer("n", n, low=1)
         self.codes = np.array(level_codes("codes", codes, n), order="C")
+        self.codes.setflags(write=False)  # copies of this column share them
         described = {} if columns is None else as_columns("columns", columns)
         counts = {len_of(column) for column in described.values()}
         if len(counts) > 1 or (counts and n is not None and counts != {n}):
@@ -86,8 +87,15 @@ class Levels:
         Random start values of a level are functions of its key. By default that is its number, so that they would change with the
         order of levels.
         """
-        other = self.of(self.codes)
+        other = self.again()
         other.keys = as_keys("keys", keys, self.n)
+        return other
+
+    def again(self) -> Levels:
+        """The same column as an object of its own."""
+        other = Levels.__new__(Levels)
+        other.codes, other.n, other.missing, other._rows = self.codes, self.n, self.missing, None
+        other.columns, other.keys = self.columns, self.keys
         return other
 
     def keys_of_rows(self) -> np.ndarray:
@@ -318,7 +326,7 @@ def _as_column(argument: str, name: str, column: Any, trained: Column | None) ->
         array = check.array(argument, _codes(column))
         return check.reals(argument, array, len(array) if array.ndim == 1 else -1).astype(np.float64)
     if isinstance(column, Levels) and not isinstance(trained, Levels):
-        return column.of(column.codes)  # a copy for this fit
+        return column.again()  # for this fit alone
     if not isinstance(column, Levels | Field) and not sp.issparse(column):
         if isinstance(column, list | tuple) or getattr(column, "ndim", None) == 1:
             column = check.array(argument, column)

@@ -10,6 +10,7 @@ import numpy as np
 from everypair.engine.level_parts import LevelParts
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.kernels.pairs import add_scaled, combine_three
+from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 if TYPE_CHECKING:
@@ -70,6 +71,9 @@ class LazyVectors(Vectors):
                 phi[:] = panel[:, f - first]
         self.forget()
 
+    def _fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        return not any(first <= f < last for f in self._kept) and self._tower.fill_panel(first, last, out, workers)
+
     def advance_along(self, at: int, tangent: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
         for f, phi in self._kept.items():
             if at <= f < at + tangent.shape[1]:
@@ -92,6 +96,22 @@ class LazyVectors(Vectors):
         for f in dims:
             workers.run(add_scaled, ranges, coefficients[f], self.dim(f), out)
 
+    def gram(self, weight: Values, workers: Workers) -> np.ndarray:
+        summed, kept = self._tower.summed_vectors(workers), list(self._kept)
+        if summed is None:
+            return super().gram(weight, workers)
+        dims = [f for f in range(self.shape[1]) if f not in self._kept] + kept
+        J = np.empty((len(dims), len(dims)))
+        J[np.ix_(dims, dims)] = summed.gram(list(self._kept.values()), weight)
+        return J
+
+    def score(self, indptr: np.ndarray, indices: np.ndarray, psi: np.ndarray, scores: np.ndarray, workers: Workers) -> bool:
+        summed, kept = self._tower.summed_vectors(workers), list(self._kept)
+        if summed is None or any(f < self.shape[1] - len(kept) for f in kept):
+            return False
+        summed.score(indptr, indices, psi, list(self._kept.values()), kept, scores)
+        return True
+
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         """Nothing else to do: the parameters were turned."""
         self.forget()
@@ -104,6 +124,20 @@ class LazyVectors(Vectors):
             out = part(start, stop)
             for column, phi in kept:
                 out[:, column] = phi[start:stop]
+            return out
+
+        return some
+
+    def range_products(self, factor: np.ndarray) -> RangeVectors:
+        of_others = factor.copy()
+        of_others[list(self._kept)] = 0.0
+        part = self._tower.range_products(of_others)
+        kept = [(factor[f], phi) for f, phi in self._kept.items() if factor[f].any()]
+
+        def some(start: int, stop: int) -> np.ndarray:
+            out = part(start, stop)
+            for row, phi in kept:
+                out += phi[start:stop, None] * row
             return out
 
         return some

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from everypair.engine.level_parts import MOST, interleaved
-from everypair.engine.panel_stages import CellStage, LevelStage, SideRows
+from everypair.engine.panel_cells import OneHotStage
+from everypair.engine.panel_stages import SideRows
 from everypair.engine.vectors import Vectors
 from everypair.kernels.panel_simd import PanelTables, Parts
 from everypair.runtime.numerics import aligned
@@ -29,7 +30,7 @@ class PanelSources:
 
     def __init__(self, stages: Sequence[Any], rows: SideRows, own: Vectors, other: Vectors, indices: np.ndarray) -> None:
         self._stages, self._rows, self._own, self._other, self._indices = stages, rows, own, other, indices
-        only_levels = all(isinstance(stage, LevelStage | CellStage) for stage in stages)
+        only_levels = all(isinstance(stage, OneHotStage) for stage in stages)
         parts = own.level_parts
         self._own_parts = (
             only_levels

@@ -1,9 +1,8 @@
-"""The stages of a panel sweep that are exact by coordinate: one-hot fields, alone or several that are constant in few groups of
-rows."""
+"""The stages of a panel sweep that are exact by coordinate: one-hot fields (several that share a pass are in
+:mod:`everypair.engine.panel_cells`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,11 +10,9 @@ import numpy as np
 from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.table import Levels
 from everypair.engine.blocks import FieldBlock, LevelBlock
-from everypair.engine.level_parts import Coded, join
 from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
-from everypair.kernels.order import grouped
-from everypair.kernels.panel_levels import Cells, GroupPieces, PanelData, PanelGram, Visits
+from everypair.kernels.panel_levels import GroupPieces, PanelData, PanelGram, Visits
 from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, RowVisits
 from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES
@@ -156,68 +153,10 @@ class LevelStage:
             follow_events(self._events, data.rows, gram, moves, self._workers)
 
 
-class CellStage:
-    """Several one-hot fields that are constant in each of a few groups of rows: two passes over the rows serve them all."""
-
-    def __init__(self, blocks: Sequence[LevelBlock], cells: np.ndarray, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
-        self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
-        self._n = int(cells.max(initial=0)) + 1
-        bounds, members = grouped(cells, self._n, np.int64)
-        self._events = EventLevels(cells.astype(np.uint32), np.ones(1, dtype), 0)
-        self._groups = Groups(rows, bounds, members, dtype, workers, every=True)
-        codes = [_codes(block)[members[bounds[:-1]]] for block in blocks]
-        self._codes = codes  # of the fields, by cell; the number of levels for none
-        self._members = [_without_none(code, n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The cell of each row."""
-        return self._events.codes
-
-    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
-        """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes)
-
-    def table(self, tables: list[np.ndarray]) -> np.ndarray:
-        """The vectors of the cells: sums over the fields."""
-        bases = np.zeros((self._n, LANES), self._dtype)
-        for W, codes in zip(tables, self._codes, strict=True):
-            bases += np.concatenate([W, np.zeros((1, LANES), W.dtype)])[codes]
-        return bases
-
-    def sweep(self, data: PanelViews, gram: PanelGram, tables: list[np.ndarray], settings: list[SweepSettings]) -> None:
-        """Steps on the vectors of all fields, one field after the other."""
-        groups, run, bases = self._groups, self._workers.run, self.table(tables)
-        tasks, of_pieces = range(groups.n_pieces + 1), np.empty((groups.n_pieces, kernels.SIZE, LANES))
-        run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data.visits, bases, True, of_pieces)
-        moments = np.empty((self._n, kernels.SIZE, LANES))
-        kernels.gather_cells(groups.pieces, of_pieces, moments)
-        cells = Cells(moments, bases.astype(np.float64), np.zeros((self._n, LANES)), np.zeros(self._n))
-        for W, (bounds, members), of_field in zip(tables, self._members, settings, strict=True):
-            kernels.step_cells(bounds, members, cells, gram, of_field, W)
-        shifts = cells.shifts.astype(self._dtype)
-        follow_events(self._events, data.rows, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
-
-
 def follow_events(events: EventLevels, data: PanelData, gram: PanelGram, moves: Moves, workers: Workers) -> None:
     """Scores and rows of a side of events after the steps of levels, or of cells."""
     moves = moves._replace(along=(moves.delta @ gram.v).astype(moves.delta.dtype))
     workers.run(kernels.follow_events, workers.even(len(events.codes)), events, data, gram, moves)
-
-
-def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers) -> list[LevelStage | CellStage]:
-    """Stages for one-hot fields, in their order: those of events next to each other share one while their joint levels are few."""
-    if not rows.by_event:
-        return [LevelStage(block, rows, dtype, workers) for block in blocks]
-    coded = [None if block.levels is None else Coded(_codes(block), n_levels(block)) for block in blocks]
-    found: list[LevelStage | CellStage] = []
-    for joint in join(coded):
-        members = [blocks[j] for j in joint.fields]
-        if len(members) == 1:
-            found.append(LevelStage(members[0], rows, dtype, workers))
-        else:
-            found.append(CellStage(members, joint.codes, rows, dtype, workers))
-    return found
 
 
 def rows_of_levels(block: LevelBlock | FieldBlock, n_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -247,7 +186,7 @@ def event_levels(block: LevelBlock | FieldBlock, n_rows: int, dtype: np.dtype) -
             return EventLevels(np.arange(n_rows, dtype=np.int32 if n_rows < 2**31 else np.int64), one, 0)
         if isinstance(block.levels, OneHotField):
             return EventLevels(block.levels.codes, one, 0)
-        return EventLevels(_codes(block).astype(np.uint32), one, 0)
+        return EventLevels(codes_of(block).astype(np.uint32), one, 0)
     assert isinstance(block.field, SparseField)
     indptr, indices, values = block.field.rows.arrays
     there = np.diff(indptr) > 0
@@ -261,7 +200,7 @@ def has_levels(block: LevelBlock | FieldBlock) -> bool:
     return isinstance(block, LevelBlock) or (isinstance(block.field, SparseField) and block.field.one_hot)
 
 
-def _codes(block: LevelBlock) -> np.ndarray:
+def codes_of(block: LevelBlock) -> np.ndarray:
     """The level of each row, the number of levels for none."""
     levels = block.levels
     if isinstance(levels, OneHotField):
@@ -275,9 +214,3 @@ def n_levels(block: LevelBlock) -> int:
     levels = block.levels
     assert levels is not None
     return levels.shape[1] if isinstance(levels, OneHotField) else levels.n
-
-
-def _without_none(codes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cells by level, without those that have none."""
-    bounds, members = grouped(codes, n + 1, np.int64)
-    return bounds[: n + 1], members

@@ -16,9 +16,10 @@ import numpy as np
 from everypair.engine.binding import StepSettings
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.level_parts import FEWEST_ROWS
+from everypair.engine.panel_cells import level_stages
 from everypair.engine.panel_fields import FieldStage
 from everypair.engine.panel_sources import PanelSources
-from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, level_stages, n_levels, rows_of_levels
+from everypair.engine.panel_stages import LevelStage, PanelViews, SideRows, has_levels, n_levels, rows_of_levels
 from everypair.engine.vectors import Vectors
 from everypair.kernels.jit import slice_of
 from everypair.kernels.newton import SweepSettings
@@ -97,13 +98,13 @@ class PanelPlan:
         settings: dict[int, SweepSettings],
     ) -> None:
         """All stages in some of the dimensions. The tables of levels, which may be large, end with it."""
-        first, last = panel
+        (first, last), kind = panel, (self.bias is not None, self.rows.by_event)
         tables = [[_table(block, first, last) for block in stage.blocks] for stage in self.stages]
         of_stages = [stage.table(of_stage) for stage, of_stage in zip(self.stages, tables, strict=True)]
         sources.begin(first, last, of_stages, self.workers)
         for number, stage in enumerate(self.stages):
-            views = (PanelData(pairs, of_view, state, self.bias is not None) for of_view in sources.views(number, psi_q))
-            stage.sweep(PanelViews(*views), gram, tables[number], [settings[id(block)] for block in stage.blocks])
+            views = PanelViews(*(PanelData(pairs, of_view, state, *kind) for of_view in sources.views(number, psi_q)))
+            stage.sweep(views, gram, tables[number], [settings[id(block)] for block in stage.blocks])
             sources.moved(number, stage.table(tables[number]))
             for block, W in zip(stage.blocks, tables[number], strict=True):
                 _rows_of(block, first, last)[...] = W[:, : last - first]
@@ -132,11 +133,10 @@ class PanelPlan:
             return constant.astype(self.dtype)
         out = np.empty((self.rows.n, LANES), self.dtype)
         out[:] = constant
-        dims = np.flatnonzero(beside.any(axis=0))
-        part, factor = own.range_vectors(0, own.shape[1]), np.ascontiguousarray(beside[:, dims].T, self.dtype)
+        product = own.range_products(np.ascontiguousarray(beside.T, self.dtype))
 
         def some(start: int, stop: int) -> None:
-            out[start:stop, : last - first] += part(start, stop)[:, dims] @ factor
+            out[start:stop, : last - first] += product(start, stop)
 
         self.workers.chunks(self.rows.n, some)
         return out.reshape(-1)
@@ -149,9 +149,9 @@ def _constant(psi_q: np.ndarray) -> np.ndarray:
 
 def lacks_l2(block: LevelBlock | FieldBlock, n_rows: int) -> bool:
     """Whether a level has rows, but no L2."""
-    if not np.any(_penalty(block) == 0.0):
+    if not has_levels(block) or not np.any(_penalty(block) == 0.0):
         return False
-    bounds, _ = rows_of_levels(block, n_rows) if has_levels(block) else (np.arange(2), None)
+    bounds, _ = rows_of_levels(block, n_rows)
     return bool(np.any((_penalty(block) == 0.0) & (np.diff(bounds) > 0)))
 
 

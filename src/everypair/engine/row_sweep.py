@@ -107,8 +107,10 @@ def score(indptr: np.ndarray, indices: np.ndarray, own: Vectors, other: Vectors,
     if k % LANES == 0 and own.has_rows and other.has_rows:
         workers.run(row_sweep.score, bounds, indptr, indices, own.rows.reshape(-1), 0, other.rows, scores)
         return
-    part = own.range_vectors(0, k)
     psi = other.rows if k % LANES == 0 and other.has_rows else other.panel(0, k, workers)
+    if own.score(indptr, indices, psi, scores, workers):
+        return
+    part = own.range_vectors(0, k)
 
     def some(start: int, stop: int) -> None:
         for first in range(start, stop, FEW):

@@ -17,6 +17,7 @@ from everypair.engine.contribution import Contribution
 from everypair.engine.dimensions import FACTOR
 from everypair.engine.level_parts import LevelParts
 from everypair.engine.parameter import Parameter
+from everypair.engine.summed_vectors import SummedVectors
 from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import View
 from everypair.runtime.numerics import Values
@@ -146,6 +147,17 @@ class Tower(ABC):
         for towers that are ``lazy``."""
         raise NotImplementedError(f"{type(self).__name__} computes all its vectors at once")
 
+    def fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        """Write the vectors of all rows of the fit in dimensions ``first:last`` to ``out``, and zeros to the rest, where that is
+        faster than by :meth:`range_vectors`; whether it was done."""
+        return False
+
+    def range_products(self, factor: np.ndarray) -> RangeVectors:
+        """The same for the products of vectors with a matrix; towers override it where they can take a product of their parameters
+        once, instead of one for each row."""
+        part, dims = self.range_vectors(0, self.n_dims), np.flatnonzero(factor.any(axis=1))
+        return lambda start, stop: part(start, stop)[:, dims] @ factor[dims]
+
     @property
     def level_parts(self) -> LevelParts | None:
         """How the vectors of rows are sums of few, in all dimensions that are not ``kept``; None where they are not."""
@@ -154,6 +166,10 @@ class Tower(ABC):
     def part_tables(self, first: int, last: int) -> list[np.ndarray]:
         """The vectors of these parts in dimensions ``first:last``, with the current parameters."""
         raise NotImplementedError(f"{type(self).__name__} has no parts")
+
+    def summed_vectors(self, workers: Workers) -> SummedVectors | None:
+        """These sums with the current parameters; None without parts."""
+        return None
 
     def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray | None:
         """``sum_f coefficients[f] phi_f`` of the rows of the fit, without the dimensions that are ``kept``; None if that costs

@@ -66,6 +66,11 @@ class Vectors:
             return lambda start, stop: rows[start:stop, first:last]
         return lambda start, stop: self.dims[first:last, start:stop].T
 
+    def range_products(self, factor: np.ndarray) -> RangeVectors:
+        """The same for products of vectors with a matrix."""
+        part, dims = self.range_vectors(0, self.shape[1]), np.flatnonzero(factor.any(axis=1))
+        return lambda start, stop: part(start, stop)[:, dims] @ factor[dims]
+
     def advance(self, f: int, delta: np.ndarray, workers: Workers) -> None:
         """``phi_f += delta``."""
         workers.run(add_scaled, workers.even(len(delta)), 1.0, delta, self.dims[f])
@@ -98,6 +103,10 @@ class Vectors:
         workers.chunks(len(delta), some)
         self.dims_changed()
 
+    def score(self, indptr: np.ndarray, indices: np.ndarray, psi: np.ndarray, scores: np.ndarray, workers: Workers) -> bool:
+        """Products with the vectors ``psi`` of partners, if that can be done without these vectors; whether it was."""
+        return False
+
     def combine(self, coefficients: np.ndarray, out: np.ndarray, workers: Workers) -> None:
         """``out = sum_f coefficients[f] phi_f``: a row of ``J phi``."""
         dims = np.flatnonzero(coefficients)
@@ -120,6 +129,8 @@ class Vectors:
         if self._panel is None or self._panel.shape != (n, width):
             self._panel = aligned((n, width), part(0, 0).dtype)
         out = self._panel
+        if self._fill_panel(first, last, out, workers):
+            return out
         if self._rows is not None:
             workers.run(take_columns, workers.even(n), self._rows, first, last - first, out)
             return out
@@ -134,6 +145,10 @@ class Vectors:
     def release(self) -> None:
         """Free the room of :meth:`panel`, which may be that of sixteen dimensions of all rows."""
         self._panel = None
+
+    def _fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        """Fill a panel in a way that is faster than by ranges of rows; whether there is one."""
+        return False
 
     def dims_changed(self) -> None:
         """Say that ``dims`` was written to: ``rows`` is out of date."""

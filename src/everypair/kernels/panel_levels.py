@@ -40,6 +40,7 @@ from everypair.kernels.panel_simd import (
     move_events,
     move_pairs,
     move_rows,
+    pair_rows,
     sum_first,
     sum_outer,
     sum_rest,
@@ -69,12 +70,14 @@ class Visits(NamedTuple):
 
 
 class PanelData(NamedTuple):
-    """The observed pairs, the vectors, and the state of the rows in a panel of sixteen dimensions."""
+    """The observed pairs, the vectors, and the state of the rows in a panel of sixteen dimensions; and whether row c has the pair c
+    and no other."""
 
     pairs: PanelPairs
     tables: PanelTables
     state: RowState
     pairwise: bool  # whether psi_q counts
+    by_event: bool
 
 
 class PanelGram(NamedTuple):
@@ -98,7 +101,7 @@ class GroupPieces(NamedTuple):
 
 
 @leaf
-def _dot(x, y):
+def dot(x, y):
     total = np.float64(0.0)
     for j in range(LANES):
         total += np.float64(x[j]) * y[j]
@@ -108,11 +111,11 @@ def _dot(x, y):
 @leaf
 def new_tile(dtype):
     """Room for visits."""
-    return Tile(np.empty((TILE, LANES), dtype), np.empty(TILE, dtype), np.empty(TILE, dtype))
+    return Tile(np.empty((TILE, LANES), dtype), np.empty(TILE, dtype), np.empty(TILE, dtype), np.empty(TILE, dtype))
 
 
 @leaf
-def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, shared, tile, linear, out):
+def add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, shared, tile, linear, out):
     """Moments of some visits; ``shared``: with those that follow a change of ``base``. The last pairs stay in the tile.
 
     Vectors are gathered before they are summed: a short loop waits for many of them at once, a long one only for a few.
@@ -125,12 +128,20 @@ def _add_moments(visits, data, base, pairs_from, pairs_to, rows_from, rows_to, s
         sum_rest(visits.rows, data.state, linear, lo, hi, of_first[2])
         if data.pairwise:
             sum_outer(tile, hi - lo, of_rows)
-    for lo in range(pairs_from, pairs_to, TILE):
+        if data.by_event:
+            pair_rows(visits.pairs, data.pairs, data.tables, base, lo, hi, tile)
+            _sum_pairs(tile, hi - lo, shared and data.pairwise, of_pairs, of_shifts)
+    for lo in range(pairs_from, pairs_from if data.by_event else pairs_to, TILE):
         hi = min(lo + TILE, pairs_to)
         gather_pairs(visits.pairs, data.pairs, data.tables, base, lo, hi, tile)
-        sum_outer(tile, hi - lo, of_pairs)
-        if shared:
-            sum_shifts(visits.pairs, data.pairs, data.tables, base, lo, hi, of_shifts)
+        _sum_pairs(tile, hi - lo, shared and data.pairwise, of_pairs, of_shifts)
+
+
+@leaf
+def _sum_pairs(tile, n, shared, of_pairs, of_shifts):
+    sum_outer(tile, n, of_pairs)
+    if shared:
+        sum_shifts(tile, n, of_shifts)
 
 
 @leaf
@@ -146,7 +157,7 @@ def _move_pairs(visits, data, base, delta, lo, hi, gathered, tile):
 @leaf
 def _move_rows(visits, data, gram, base, delta, lo, hi):
     """The state of the rows after the steps of a level: after the scores of all their pairs, which depend on F as it was."""
-    move_rows(visits.rows, data.tables, data.state, base, delta, _dot(gram.v, delta), gram.J_qq, lo, hi)
+    move_rows(visits.rows, data.tables, data.state, base, delta, dot(gram.v, delta), gram.J_qq, lo, hi)
 
 
 @leaf
@@ -173,7 +184,7 @@ def _implicit(moments, w, gram, tiny, block):
 
 
 @leaf
-def _step(moments, gram, settings, level, block, W, delta):
+def step(moments, gram, settings, level, block, W, delta):
     """Coordinate steps on the vector of a level, from its moments."""
     penalty, eta, tiny, lost, _ = settings
     _implicit(moments, W[level], gram, tiny, block)
@@ -190,13 +201,13 @@ def sweep(start, stop, visits, data, gram, settings, by_event, W, moves):
     moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     tile, linear = new_tile(dtype), np.empty(TILE, dtype)
     for level in range(start, stop):
-        lo, hi, first, last = _visits_of(visits, level)
+        lo, hi, first, last = visits_of(visits, level)
         if max(hi - lo, last - first) > SHARED:
             continue
         base, delta = moves.base[level], moves.delta[level]
         fill(moments, 0.0)
-        _add_moments(visits, data, base, lo, hi, first, last, False, tile, linear, moments)
-        _step(moments, gram, settings, level, block, W, delta)
+        add_moments(visits, data, base, lo, hi, first, last, False, tile, linear, moments)
+        step(moments, gram, settings, level, block, W, delta)
         if not by_event:
             _move_pairs(visits, data, base, delta, lo, hi, hi - lo <= TILE, tile)
             _move_rows(visits, data, gram, base, delta, first, last)
@@ -210,14 +221,14 @@ def follow_events(start, stop, levels, data, gram, moves):
 
 
 @leaf
-def _visits_of(visits, group):
+def visits_of(visits, group):
     pairs, rows = visits.pair_bounds, visits.row_bounds
     return pairs[group], pairs[group + 1], rows[group], rows[group + 1]
 
 
 @leaf
 def _visits_of_piece(visits, pieces, p):
-    lo, hi, first, last = _visits_of(visits, pieces.group[p])
+    lo, hi, first, last = visits_of(visits, pieces.group[p])
     at = pieces.part[p] * SHARED
     return min(lo + at, hi), min(lo + at + SHARED, hi), min(first + at, last), min(first + at + SHARED, last)
 
@@ -229,7 +240,7 @@ def sum_pieces(start, stop, pieces, visits, data, bases, shared, moments):
     for p in range(start, stop):
         lo, hi, first, last = _visits_of_piece(visits, pieces, p)
         fill(moments[p], 0.0)
-        _add_moments(visits, data, bases[pieces.group[p]], lo, hi, first, last, shared, tile, linear, moments[p])
+        add_moments(visits, data, bases[pieces.group[p]], lo, hi, first, last, shared, tile, linear, moments[p])
 
 
 @kernel
@@ -239,11 +250,11 @@ def step_long(pieces, moments, gram, settings, W, moves):
     block = GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
     for j in range(len(pieces.long)):
         level = pieces.long[j]
-        _step(_total(pieces, j, moments), gram, settings, level, block, W, moves.delta[level])
+        step(total_of_pieces(pieces, j, moments), gram, settings, level, block, W, moves.delta[level])
 
 
 @leaf
-def _total(pieces, j, moments):
+def total_of_pieces(pieces, j, moments):
     """The moments of all pieces of a group, in those of its first."""
     total = moments[pieces.bounds[j]]
     for p in range(pieces.bounds[j] + 1, pieces.bounds[j + 1]):
@@ -271,94 +282,3 @@ def move_states(start, stop, pieces, visits, data, gram, moves):
         _, _, first, last = _visits_of_piece(visits, pieces, p)
         group = pieces.group[p]
         _move_rows(visits, data, gram, moves.base[group], moves.delta[group], first, last)
-
-
-# Several fields that are constant in groups of rows, the cells: their steps take the moments of cells alone.
-
-
-class Cells(NamedTuple):
-    """The state of cells while the fields that are constant in them are stepped on in turn.
-
-    ``vectors`` is the sum over these fields, ``moments`` those with E = F - the vectors before the first step; ``moved`` and
-    ``shifts`` collect what happens to F and, less what follows from F, to phi_q.
-    """
-
-    moments: np.ndarray
-    vectors: np.ndarray
-    moved: np.ndarray
-    shifts: np.ndarray
-
-
-@kernel
-def gather_cells(pieces, of_pieces, moments):
-    """The moments of cells from those of their pieces; matrices get their lower left quarter."""
-    for j in range(len(pieces.long)):
-        total = _total(pieces, j, of_pieces)
-        for start in (PAIRS + 1, ROWS + 1):
-            for f in range(LANES):
-                for i in range(f):
-                    total[start + f, i] = total[start + i, f]
-        out = moments[pieces.long[j]]
-        for i in range(SIZE):
-            for f in range(LANES):
-                out[i, f] = total[i, f]
-
-
-@leaf
-def _add_shifted(m, e, out):
-    """The moments of a cell with E + e in place of E, added to those of a level."""
-    fill_row = m[FIRST + 3]
-    M, S, h, eta, rho, tau = fill_row[0], m[FIRST], m[SHIFTS], m[SHIFTS + 1, 0], m[SHIFTS + 1, 1], fill_row[3]
-    for j in range(LANES):
-        out[PAIRS, j] += m[PAIRS, j] + rho * e[j]
-        out[ROWS, j] += m[ROWS, j] + tau * e[j]
-        out[FIRST, j] += S[j] + M * e[j]
-        out[FIRST + 1, j] += S[j] + M * e[j]
-        out[FIRST + 2, j] += m[FIRST + 2, j]
-        for i in range(LANES):
-            out[PAIRS + 1 + j, i] += m[PAIRS + 1 + j, i] + (h[j] * e[i] + e[j] * h[i] + eta * e[j] * e[i])
-            out[ROWS + 1 + j, i] += m[ROWS + 1 + j, i] + (S[j] * e[i] + e[j] * S[i] + M * e[j] * e[i])
-    for f in range(4):
-        out[FIRST + 3, f] += fill_row[f]
-
-
-@leaf
-def _follow(m, gram, e, delta):
-    """The moments of a cell after a field's vector moved by delta: scores, phi_q and t of its rows follow, E does not."""
-    numbers, S, h = m[FIRST + 3], m[FIRST], m[SHIFTS]
-    M, eta, n = numbers[0], m[SHIFTS + 1, 0], gram.J_qq
-    shift, along, moved = _dot(e, delta), _dot(gram.v, delta), _dot(S, delta)
-    m[SHIFTS + 1, 1] += _dot(h, delta) + eta * shift
-    numbers[2] += moved + M * shift
-    numbers[3] += M * along + n * (moved + M * shift)
-    for j in range(LANES):
-        m[PAIRS, j] += _dot(m[PAIRS + 1 + j], delta) + h[j] * shift
-        m[ROWS, j] += S[j] * along + n * (_dot(m[ROWS + 1 + j], delta) + S[j] * shift)
-    return shift
-
-
-@kernel
-def step_cells(bounds, members, cells, gram, settings, W):
-    """Coordinate steps on the vectors W of a field: level l has the cells ``members[bounds[l]:bounds[l + 1]]``."""
-    dtype = W.dtype
-    moments, block = np.empty((SIZE, LANES)), GramBlock(np.empty((LANES + 1, LANES), dtype), True, np.empty(LANES, dtype))
-    before, delta, e = np.empty(LANES, dtype), np.empty(LANES, dtype), np.empty(LANES)
-    for level in range(len(W)):
-        for j in range(LANES):
-            before[j] = W[level, j]
-        fill(moments, 0.0)
-        for g in range(bounds[level], bounds[level + 1]):
-            vector = cells.vectors[members[g]]
-            for j in range(LANES):
-                e[j] = vector[j] - before[j]
-            _add_shifted(cells.moments[members[g]], e, moments)
-        _step(moments, gram, settings, level, block, W, delta)
-        for g in range(bounds[level], bounds[level + 1]):
-            cell = members[g]
-            vector, moved = cells.vectors[cell], cells.moved[cell]
-            for j in range(LANES):
-                e[j] = vector[j] - before[j]
-            cells.shifts[cell] += _follow(cells.moments[cell], gram, e, delta)
-            for j in range(LANES):
-                vector[j] += delta[j]
-                moved[j] += delta[j]

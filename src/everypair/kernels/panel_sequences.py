@@ -115,6 +115,29 @@ def history_advance(start, stop, history, rows, direction, length):
 
 
 @leaf
+def add_panel_product(start, stop, sequences, x, W, out):
+    """``out += X W`` for the rows of ranges of sequences: running sums in float64, as W may be large beside their differences."""
+    total = np.empty(LANES)
+    for s in range(sequences.ranges[start], sequences.ranges[stop]):
+        _, items, count = of_sequence(sequences, s)
+        rows, done = out[sequences.rows[s] : sequences.rows[s + 1]], 0
+        fill(total, 0.0)
+        for c in range(len(count)):
+            for n in range(done, count[c]):
+                entering = W[items[n]]
+                if n >= x.last:
+                    leaving = W[items[n - x.last]]
+                    for f in range(LANES):
+                        total[f] = x.decay * total[f] + (entering[f] - x.leave * leaving[f])
+                else:
+                    for f in range(LANES):
+                        total[f] = x.decay * total[f] + entering[f]
+            done, row, scale = count[c], rows[c], x.scale[min(count[c], x.last)]
+            for f in range(LANES):
+                row[f] += scale * total[f]
+
+
+@leaf
 def add_ranges(start, stop, sums, out):
     """The sums of all ranges for items start:stop, added in order."""
     for i in range(start, stop):

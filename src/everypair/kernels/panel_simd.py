@@ -106,11 +106,12 @@ class RowState(NamedTuple):
 
 
 class Tile(NamedTuple):
-    """Vectors of visits, side by side, with the weights of their squares and of themselves."""
+    """Vectors of visits, side by side, with the weights of their squares and of themselves; and psi_q of their pairs."""
 
     vectors: np.ndarray
     tile_weight: np.ndarray
     residual: np.ndarray
+    tile_q: np.ndarray
 
 
 class EventLevels(NamedTuple):
@@ -151,13 +152,24 @@ def _other(tables, i, v):
 def gather_pairs_plain(visits, pairs, tables, base, lo, hi, tile):
     """The vectors z of visits lo:hi, and the weights ``a x^2`` and ``x (a s - b)`` of their squares and of themselves; ``base``
     is the level's vector."""
+    _gather_pairs_with(lambda v, *row: _rest(tables, *row), visits, pairs, tables, base, lo, hi, tile)
+
+
+def pair_rows_plain(visits, pairs, tables, base, lo, hi, tile):
+    """:func:`gather_pairs` after :func:`gather_rows` of the same visits, where every row has one pair: E is in the tile."""
+    _gather_pairs_with(lambda v, *row: tile.vectors[v - lo].copy(), visits, pairs, tables, base, lo, hi, tile)
+
+
+def _gather_pairs_with(rest, visits, pairs, tables, base, lo, hi, tile):
     for v in range(lo, hi):
         c, p, x = visits.pair_row[v], visits.pair[v], visits.pair_x[v * visits.pair_x_step]
         i = pairs.indices[p]
         a, b = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step]
-        tile.vectors[v - lo] = _other(tables, i, v)
+        z = _other(tables, i, v)
         if tables.psi_q is not None:
-            tile.vectors[v - lo] += tables.psi_q[i * tables.psi_q_step] * _rest(tables, c, v, x, base)
+            q = tile.tile_q[v - lo] = tables.psi_q[i * tables.psi_q_step]
+            z = z + q * rest(v, c, v, x, base)
+        tile.vectors[v - lo] = z
         tile.tile_weight[v - lo], tile.residual[v - lo] = a * x * x, x * (a * pairs.scores[p] - b)
 
 
@@ -204,17 +216,16 @@ def sum_outer_plain(tile, n, out):
             out[1 + j, needed:] += v[j] * (tile.tile_weight[k] * v[needed:])
 
 
-def sum_shifts_plain(visits, pairs, tables, base, lo, hi, out):
-    """``out[0] += sum a psi_q z``, ``out[1, 0] += sum a psi_q^2`` and ``out[1, 1] += sum (a s - b) psi_q`` over visits lo:hi: by
-    these the sums of :func:`sum_pairs` change when ``base`` does. For factorization machines alone, and features of value one.
+def sum_shifts_plain(tile, n, out):
+    """``out[0] += sum a psi_q z``, ``out[1, 0] += sum a psi_q^2`` and ``out[1, 1] += sum (a s - b) psi_q`` over the first n pairs
+    of a tile: by these the sums of :func:`sum_outer` change when ``base`` does. For factorization machines alone, and features of
+    value one.
     """
-    for v in range(lo, hi if tables.psi_q is not None else lo):
-        c, p = visits.pair_row[v], visits.pair[v]
-        i = pairs.indices[p]
-        a, b, q = pairs.a[p * pairs.a_step], pairs.b[p * pairs.b_step], np.asarray(tables.psi_q)[i * tables.psi_q_step]
-        out[0] += a * q * (_other(tables, i, v) + q * _rest(tables, c, v, 1.0, base))
-        out[1, 0] += a * q * q
-        out[1, 1] += (a * pairs.scores[p] - b) * q
+    for k in range(n):
+        q = tile.tile_q[k]
+        out[0] += tile.tile_weight[k] * q * tile.vectors[k]
+        out[1, 0] += tile.tile_weight[k] * q * q
+        out[1, 1] += tile.residual[k] * q
 
 
 def move_pairs_plain(visits, pairs, tile, delta, lo, hi):
@@ -253,27 +264,40 @@ def move_events_plain(rows, pairs, tables, state, moves, J_qq, lo, hi):
             tables.F[c] += x * delta
 
 
-@intrinsic
-def _gather_pairs(typingctx, visits, pairs, tables, base, lo, hi, tile):  # pragma: no cover - compiled
-    n = types.intp
-    signature = types.void(visits, pairs, tables, base, n, n, tile)
+def _gathering_pairs(held: bool) -> Any:
+    """``held``: whether the tile has E already."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        names = ("visits", "pairs", "tables", "base", "lo", "hi", "tile")
-        code = PanelCode(context, builder, signature, args, *names, precision="scores")
-        base = code.base()
-        with code.over(code["lo"], code["hi"], 1) as v:
-            c, p, x = code.index("pair_row", v), code.index("pair", v), code.value("pair_x", v, "pair_x_step")
-            a, b = code.value("a", p, "a_step"), code.value("b", p, "b_step")
-            xa = builder.fmul(x, a, flags=CONTRACT)
-            residual = builder.fsub(
-                builder.fmul(xa, code.value("scores", p), flags=CONTRACT), builder.fmul(x, b, flags=CONTRACT), flags=CONTRACT
-            )
-            place = builder.sub(v, code["lo"])
-            code.put(place, code.partner(c, code.index("indices", p), v, x, base), builder.fmul(x, xa, flags=CONTRACT), residual)
-        return context.get_dummy_value()
+    @intrinsic
+    def gather(typingctx, visits, pairs, tables, base, lo, hi, tile):  # pragma: no cover - compiled
+        n = types.intp
+        signature = types.void(visits, pairs, tables, base, n, n, tile)
 
-    return signature, generate
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            names = ("visits", "pairs", "tables", "base", "lo", "hi", "tile")
+            code = PanelCode(context, builder, signature, args, *names, precision="scores")
+            base = code.base()
+            with code.over(code["lo"], code["hi"], 1) as v:
+                c, p, x = code.index("pair_row", v), code.index("pair", v), code.value("pair_x", v, "pair_x_step")
+                a, b, i = code.value("a", p, "a_step"), code.value("b", p, "b_step"), code.index("indices", p)
+                xa, k = builder.fmul(x, a, flags=CONTRACT), builder.sub(v, code["lo"])
+                residual = builder.fsub(
+                    builder.fmul(xa, code.value("scores", p), flags=CONTRACT), builder.fmul(x, b, flags=CONTRACT), flags=CONTRACT
+                )
+                z = code.other(i, v)
+                if code.pairwise:
+                    q = code.value("psi_q", i, "psi_q_step")
+                    builder.store(q, code.place("tile_q", k))
+                    rest = code.lanes("vectors", builder.mul(k, I64(LANES))) if held else code.rest(c, v, x, base)
+                    z = builder.fadd(z, builder.fmul(code.splat(q), rest, flags=CONTRACT), flags=CONTRACT)
+                code.put(k, z, builder.fmul(x, xa, flags=CONTRACT), residual)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return gather
+
+
+_gather_pairs, _pair_rows = _gathering_pairs(False), _gathering_pairs(True)
 
 
 @intrinsic
@@ -359,26 +383,18 @@ def _sum_outer(typingctx, tile, n, out):  # pragma: no cover - compiled
 
 
 @intrinsic
-def _sum_shifts(typingctx, visits, pairs, tables, base, lo, hi, out):  # pragma: no cover - compiled
-    n = types.intp
-    signature = types.void(visits, pairs, tables, base, n, n, out)
+def _sum_shifts(typingctx, tile, n, out):  # pragma: no cover - compiled
+    signature = types.void(tile, types.intp, out)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        names = ("visits", "pairs", "tables", "base", "lo", "hi", "out")
-        code = PanelCode(context, builder, signature, args, *names, precision="scores")
-        if not code.pairwise:
-            return context.get_dummy_value()
-        base, vectors, numbers = code.base(), code.zeros(1), code.zero_numbers(2)
-        with code.over(code["lo"], code["hi"], 1) as v:
-            c, p = code.index("pair_row", v), code.index("pair", v)
-            i = code.index("indices", p)
-            a, b, q = code.value("a", p, "a_step"), code.value("b", p, "b_step"), code.value("psi_q", i, "psi_q_step")
-            z = code.partner(c, i, v, ir.Constant(code.scalar, 1.0), base)
-            weight = builder.fmul(a, q, flags=CONTRACT)
-            code.add_to(vectors[0], code.splat(weight), z)
+        code = PanelCode(context, builder, signature, args, "tile", "n", "out", precision="vectors")
+        vectors, numbers = code.zeros(1), code.zero_numbers(2)
+        with code.over(I64(0), code["n"], 1) as k:
+            q = code.value("tile_q", k)
+            weight = builder.fmul(code.value("tile_weight", k), q, flags=CONTRACT)
+            code.add_to(vectors[0], code.splat(weight), code.lanes("vectors", builder.mul(k, I64(LANES))))
             code.add_number(numbers[0], builder.fmul(weight, q, flags=CONTRACT))
-            residual = builder.fsub(builder.fmul(a, code.value("scores", p), flags=CONTRACT), b, flags=CONTRACT)
-            code.add_number(numbers[1], builder.fmul(residual, q, flags=CONTRACT))
+            code.add_number(numbers[1], builder.fmul(code.value("residual", k), q, flags=CONTRACT))
         code.add_sums([builder.load(place) for place in vectors])
         code.add_numbers(numbers, LANES)
         return context.get_dummy_value()
@@ -521,14 +537,9 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
                 total = more if total is None else self.builder.fadd(total, more)
         return total
 
-    def partner(self, c: Any, i: Any, v: Any, x: Any, base: Any) -> Any:
-        """``z = psi_i + psi_iq E_c``."""
-        psi = self.lanes("psi", self.builder.mul(i, I64(LANES))) if self.has("psi") else self.sum_of("other", v)
-        if not self.pairwise:
-            return psi
-        q = self.value("psi_q", i, "psi_q_step")
-        share = self.builder.fmul(self.splat(q), self.rest(c, v, x, base), flags=CONTRACT)
-        return self.builder.fadd(psi, share, flags=CONTRACT)
+    def other(self, i: Any, v: Any) -> Any:
+        """``psi_i``, or the sum of its parts."""
+        return self.lanes("psi", self.builder.mul(i, I64(LANES))) if self.has("psi") else self.sum_of("other", v)
 
     def add_at(self, name: str, at: Any, moved: Any) -> None:
         place = self.place(name, at)
@@ -596,6 +607,7 @@ class PanelCode(VectorCode):  # pragma: no cover - compiled
 
 
 gather_pairs = native_only(_gather_pairs, gather_pairs_plain)
+pair_rows = native_only(_pair_rows, pair_rows_plain)
 gather_rows = native_only(_gather_rows, gather_rows_plain)
 sum_first = native_only(_sum_first, sum_first_plain)
 sum_rest = native_only(_sum_rest, sum_rest_plain)

@@ -9,15 +9,18 @@ import numpy as np
 
 from everypair.columns.features import Features, feature_weights, require_squares
 from everypair.columns.fields import OneHotField
+from everypair.columns.history_field import HistoryField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
 from everypair.engine.blocks import OTHER, Block, FieldBlock, LevelBlock
 from everypair.engine.contribution import Contribution
 from everypair.engine.level_parts import Coded, LevelParts
 from everypair.engine.parameter import Parameter
+from everypair.engine.summed_vectors import SummedVectors
 from everypair.engine.tower import Capabilities, Tower
-from everypair.engine.vectors import RangeVectors, Vectors, turn
+from everypair.engine.vectors import PANEL_ROWS, RangeVectors, Vectors, turn
 from everypair.engine.view import View
+from everypair.kernels.simd import LANES
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import Workers
@@ -65,10 +68,34 @@ class FeatureTower(Tower):
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
-        W = self._W.value[first:last].T.copy()
+        return self._rows_times(self._W.value[first:last].T.copy())
+
+    def fill_panel(self, first: int, last: int, out: np.ndarray, workers: Workers) -> bool:
+        histories = [(field, at) for field, at in columns_of(self.features) if isinstance(field, HistoryField)]
+        if out.shape[1] != LANES or not histories:
+            return False
+        W = np.zeros((self.features.n_features, LANES), out.dtype)
+        W[:, : last - first] = self._W.value[first:last].T
+        others = [stage for stage in self._stages if not isinstance(stage.fields[0][0], HistoryField)]
+
+        def some(start: int, stop: int) -> None:
+            out[start:stop] = 0.0
+            for stage in others:
+                add_rows(stage, start, stop, W, out[start:stop])
+
+        workers.chunks(len(out), some, PANEL_ROWS)
+        for field, at in histories:  # along their sequences, which are better not cut into ranges
+            field.add_panel(W[at], out, workers)
+        return True
+
+    def range_products(self, factor: np.ndarray) -> RangeVectors:
+        return self._rows_times(np.ascontiguousarray(self._W.value.T @ factor[: len(self._W.value)]))
+
+    def _rows_times(self, W: np.ndarray) -> RangeVectors:
+        """A function from a range of rows to ``X W``."""
 
         def vectors(start: int, stop: int) -> np.ndarray:
-            out = np.zeros((stop - start, last - first), W.dtype)
+            out = np.zeros((stop - start, W.shape[1]), W.dtype)
             for stage in self._stages:
                 add_rows(stage, start, stop, W, out)
             return out
@@ -86,11 +113,18 @@ class FeatureTower(Tower):
         assert self.level_parts is not None
         return self.level_parts.tables(self._W.value[first:last].T)
 
+    def summed_vectors(self, workers: Workers) -> SummedVectors | None:
+        return None if self.level_parts is None else SummedVectors(self.level_parts, self._W.value.T, workers)
+
     def rotate(self, at: slice, Q: np.ndarray, workers: Workers) -> None:
         turn(self._W.value[at], Q, workers)
 
     def combination(self, coefficients: np.ndarray, workers: Workers) -> np.ndarray:
         w = (coefficients[: len(self._W.value)] @ self._W.value).astype(self._W.value.dtype)
+        if self.level_parts is not None:
+            out = np.zeros(self.rows.n, w.dtype)
+            self.level_parts.add_sums(w, out, workers)
+            return out
         return project(self._stages, w[None], workers)[0]
 
     def factor(self, f: int, features: Features, workers: Workers) -> np.ndarray:

@@ -85,6 +85,12 @@ class Machine(FeatureTower):
         """The bias dimension of all rows, without storing their factors."""
         if features is not self.features or not self.capabilities.lazy:
             return self.evaluate_features(features, workers)[self._q]
+        summed = self.summed_vectors(workers)
+        if summed is not None and self.level_parts is not None:
+            out = np.full(self.rows.n, self._global_bias, self._W.value.dtype)
+            self.level_parts.add_sums(self._w.value - 0.5 * self._norms(), out, workers)
+            summed.add_half_norms(out)
+            return out
         out, factors = self._linear_terms(features, workers), super().range_vectors(0, self.factors)
 
         def chunk(start: int, stop: int) -> None:
@@ -98,7 +104,7 @@ class Machine(FeatureTower):
 
         In each dimension, the sum over l < l' is half the difference between the square of the sum and the sum of squares.
         """
-        out = np.full(features.n_rows, 0.0 if self._b is None else self._b.value[0], self._W.value.dtype)
+        out = np.full(features.n_rows, self._global_bias, self._W.value.dtype)
         norms = self._norms()
         for field, at in columns_of(features):
             out += field.multiply(self._w.value[at], workers)
@@ -152,9 +158,12 @@ class Machine(FeatureTower):
         x = np.concatenate([values for *_, values in entries])
         xW = x * self._W.value[:, index].astype(np.float64)
         total = xW.sum(axis=1)
-        bias = 0.0 if self._b is None else float(self._b.value[0])
         linear = self._w.value[index].astype(np.float64) @ x
-        return float(bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
+        return float(self._global_bias + linear + 0.5 * (total @ total - np.sum(xW * xW)))
+
+    @property
+    def _global_bias(self) -> float:
+        return 0.0 if self._b is None else float(self._b.value[0])
 
     def _norms(self) -> np.ndarray:
         """The squared norm of each feature's factors, cached after :meth:`settle`."""
