@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -114,10 +114,10 @@ class _Check:
         towers = {"context": self.tower, "item": other} if self.side == "context" else {"context": other, "item": self.tower}
         model = Separable(
             **towers, unobserved_weight=alpha0, regularization=0.1, regularization_exponent=0.5, init_std=0.5,
-            rotate=False, dtype="float64", random_state=self.seed if seed is None else seed,
+            rotate=False, dtype="float64", random_state=self.seed if seed is None else seed, device="cpu",
         )  # fmt: skip
         described = {"contexts": None, "items": None, f"{self.side}s": self.columns}
-        return model.build_solver(self.feedback, described["contexts"], described["items"], workers)
+        return cast(ICD[CpuEngine], model.build_solver(self.feedback, described["contexts"], described["items"], workers))
 
     def objective(self, solver: ICD[CpuEngine]) -> float:
         """The objective, evaluated over every pair from the parameters alone."""

@@ -60,6 +60,12 @@ def test_what_is_right() -> None:
     ep.testing.check_tower(broken.Plain(3), ROWS)
 
 
+def test_towers_are_checked_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float64, whatever device fits are to run on."""
+    monkeypatch.setenv("EVERYPAIR_DEVICE", "cuda")
+    ep.testing.check_tower(broken.Plain(3), ROWS)
+
+
 def test_what_cannot_be_bound() -> None:
     with pytest.raises(ValueError, match=r"phi of WrongShape must have shape \(8, 3\), got \(8, 2\)"):
         ep.testing.check_tower(broken.WrongShape(3), ROWS)

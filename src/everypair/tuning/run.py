@@ -138,7 +138,7 @@ def _identity(
     template: Recommender, dataset: Dataset, split: Split, metric: str, space: Space, search: dict[str, Any]
 ) -> dict[str, Any]:
     """Everything that the trials of a study depend on. Stored in the study."""
-    free = {"n_threads", *space.settings(space.middle())}
+    free = {"n_threads", "device", *space.settings(space.middle())}
     kept = {name: repr(value) for name, value in template.model.get_params().items() if name not in free}
     recipes = {"context": repr(list(template.context)), "item": repr(list(template.item)), "unit": template.unit}
     return {
