@@ -186,7 +186,7 @@ class Dataset:
             self._keep_items(catalogue)
         self.user_table = self._attributes(people, self.users_key, "user", self.users)
         self.item_table = self._attributes(catalogue, self.items_key, "item", self.items)
-        for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
+        for name in {"history", "history_times", user} & {*self.user_table.column_names, *self.event_table.column_names}:
             self.notes.append(f"requests cannot have an attribute {name!r}, which has another meaning there: rename the column.")
         for name in self.user_table.column_names:
             if name in self.event_table.column_names:

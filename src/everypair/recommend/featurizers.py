@@ -153,12 +153,12 @@ class PreviousFeaturizer(LevelFeaturizer):
 
 
 class HistoryFeaturizer(MaskedFeaturizer):
-    """The items of the history, weighted."""
+    """The items of the history, weighted; ``half_life`` is in the unit of the times of events."""
 
     ids = "items"
 
-    def __init__(self, n_items: int, window: Window) -> None:
-        self.n, self._window = n_items, window
+    def __init__(self, n_items: int, window: Window, half_life: float | None = None) -> None:
+        self.n, self._window, self._half_life = n_items, window, half_life
 
     def learn(self, rows: ContextBatch) -> None:
         """Find the items that are in any history."""
@@ -168,7 +168,15 @@ class HistoryFeaturizer(MaskedFeaturizer):
         self.trained = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n) > 0
 
     def column(self, rows: ContextBatch) -> HistoryField:
-        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window)
+        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window, self._clock(rows))
+
+    def _clock(self, rows: ContextBatch) -> np.ndarray | None:
+        """The time of each event since the first of its sequence, in half-lives."""
+        if self._half_life is None:
+            return None
+        assert rows.times is not None
+        first = np.repeat(rows.bounds[:-1], np.diff(rows.bounds))
+        return np.maximum(rows.times - rows.times[first], 0) / self._half_life
 
     def groups(self, rows: ContextBatch) -> None:
         return None

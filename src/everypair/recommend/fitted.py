@@ -15,7 +15,7 @@ from everypair.recommend import results, similar
 from everypair.recommend.adapters.base import Adapter, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.counts import popularity_scores
 from everypair.recommend.adapters.vectors import VectorAdapter
-from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.context_batch import HISTORY, HISTORY_TIMES, ContextBatch
 from everypair.recommend.description import Description, ItemColumns
 from everypair.recommend.explain.explanation import Explanation, Summand
 from everypair.recommend.fold_in import WeightedHistory
@@ -126,8 +126,14 @@ class FittedState:
         return batch._replace(unknown=counts, unused=self._unused(batch.contexts))
 
     def _unused(self, contexts: ContextBatch) -> str | None:
-        """A message about histories of requests that change nothing but which items are left out."""
+        """A message about histories of requests that change nothing but which items are left out, or whose times are missing."""
         recipes, given = self.recipes["context"], contexts.own_history & (contexts.end > contexts.begin)
+        timed = [recipe for recipe in recipes if recipe.uses_times]
+        if timed and contexts.untimed:
+            return (
+                f"{listed(timed)} depends on the times of the items of a history, and {contexts.untimed:,} of {len(contexts):,} "
+                f"requests have a {HISTORY!r} without {HISTORY_TIMES!r}: its items are taken for events of one moment."
+            )
         used = self.adapter.folds_in_histories or any(recipe.uses_history for recipe in recipes)
         if used or not self.adapter.uses_contexts or not given.any():
             return None

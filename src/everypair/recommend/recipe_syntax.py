@@ -46,8 +46,7 @@ def recipe(text: str) -> Recipe:
     given: dict[str, Any] = {}
     for argument in _arguments(rest) if colon and rest else []:
         if argument.key in options:
-            is_string = parameters[argument.key].annotation in ("str", "str | None")
-            given[argument.key] = argument.value if is_string else setting(argument.value)
+            given[argument.key] = _option(parameters[argument.key].annotation, argument.value)
         elif has_columns and argument.is_name:
             columns.append(argument.value)
         else:
@@ -83,6 +82,14 @@ def _arguments(text: str) -> list[Argument]:
         if not match["comma"]:
             return found
         at = match.end()
+
+
+def _option(annotation: str, text: str) -> Any:
+    """The value of an option with this annotation."""
+    if annotation in ("str", "str | None"):
+        return text
+    value = setting(text)
+    return text if annotation == "str | float" and not isinstance(value, int | float) else value
 
 
 def _signature(has_columns: bool, options: list[str]) -> str:
