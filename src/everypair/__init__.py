@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from everypair.engine.solver import Epoch
     from everypair.gpu.device import DeviceError
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
+    from everypair.recommend.event_weights import EventWeights
     from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FallbackWarning, FewerItemsWarning
@@ -33,6 +34,7 @@ __all__ = [
     "DeviceError",
     "DivergedError",
     "Epoch",
+    "EventWeights",
     "FallbackWarning",
     "Features",
     "Feedback",
@@ -69,6 +71,7 @@ _MODULES = {
     "engine.solver": ("Epoch",),
     "gpu.device": ("DeviceError",),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
+    "recommend.event_weights": ("EventWeights",),
     "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
     "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FallbackWarning", "FewerItemsWarning"),

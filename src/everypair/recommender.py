@@ -22,6 +22,7 @@ from everypair.recommend import archive, export
 from everypair.recommend.archive import Archived
 from everypair.recommend.callbacks import CallbackGroup
 from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.explain.explanation import Explanation
 from everypair.recommend.fitted import ITEM, USER, FittedState
 from everypair.recommend.recipes import Recipe, check_recipes
@@ -32,6 +33,7 @@ from everypair.recommend.update import with_events, with_items
 from everypair.runtime import validation as check
 from everypair.runtime.locks import CopyableLock
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import named
 
 
 @dataclass
@@ -61,6 +63,8 @@ class Recommender(Estimator):
     unknown : {"ignore", "error"}
         What to do with values in requests that training never saw (attributes, items of histories, users): leave them out and
         count them in ``unknown_``, or refuse the request.
+    event_weights : EventWeights, optional
+        What an event weighs in training: recent ones more, those of users with many less. None: what the data say.
 
     Attributes
     ----------
@@ -96,18 +100,24 @@ class Recommender(Estimator):
         *,
         unit: str = "auto",
         unknown: str = "ignore",
+        event_weights: EventWeights | None = None,
     ) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"model must be a model of this package, such as everypair.MF(), got {model!r}.")
         self.model = model
         self.context, self.item = check_recipes("context", context), check_recipes("item", item)
         self.unit, self.unknown = check.choice("unit", unit, UNITS), check.choice("unknown", unknown, UNKNOWN)
+        if event_weights is not None and not isinstance(event_weights, EventWeights):
+            such = "EventWeights(half_life='180d')"
+            raise TypeError(f"{named('event_weights')} must be an EventWeights, such as {such}, or None, got {event_weights!r}.")
+        self.event_weights = event_weights
         self._fit: FitResult | None = None
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
 
     def __repr__(self) -> str:
         model = self.model
-        return f"Recommender({model.constructor}, context={list(self.context)}, item={list(self.item)}){model.remark}"
+        weights = "" if self.event_weights is None else f", event_weights={self.event_weights}"
+        return f"Recommender({model.constructor}, context={list(self.context)}, item={list(self.item)}{weights}){model.remark}"
 
     # the fit
 
@@ -156,7 +166,7 @@ class Recommender(Estimator):
             stopping = EarlyStopping(
                 validation, metric, every=evaluate_every, patience=patience, restores=False, allow_trained=allow_trained
             )
-        training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset)
+        training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset, self.event_weights)
         if stopping is not None:
             stopping.check(dataset)
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}

@@ -42,6 +42,11 @@ SETTINGS = {
         "--context", 'history:last=3,name="a, b"', "--unit", "event", "--unknown", "error",
     ],
     "a tuple": ["--model", "tucker", "--factors", "2,2,3", "--epochs", "1", "--context", "user", "--context", "previous"],
+    "weights of events": [*MF, "--event-weights", "decay=0.9,length=0.5"],
+    "histories": [
+        "--model", "mfsi", "--factors", "2", "--epochs", "2", "--context", "previous", "--context", "history:decay=0.9",
+        "--context", "history:decay=1,last=4,normalize=0.3",
+    ],
     "none": [*MF, "--init-std", "none", "--n-threads", "1"],
 }  # fmt: skip
 

@@ -6,12 +6,14 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair import models
 from everypair.models.base import Model
+from everypair.recommend.event_weights import EventWeights, changed_arguments
 from everypair.recommend.recipes import RECIPES, Recipe
 
 MODELS: dict[str, type[Model]] = {
@@ -110,6 +112,24 @@ def as_text(given: Recipe) -> str:
         elif value != parameter.default:
             arguments.append(f"{option}={_name(str(value))}")
     return f"{name}:{','.join(arguments)}" if arguments else name
+
+
+def event_weights(text: str) -> EventWeights:
+    """``"half_life=180d,length=0.5"`` is ``EventWeights(half_life="180d", length=0.5)``."""
+    known, given = [field.name for field in fields(EventWeights)], {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.strip() not in known or not value.strip():
+            raise ValueError(f"{text!r} has {part.strip()!r}; weights of events have {_signature(False, known)}.")
+        given[key.strip()] = setting(value)
+    return EventWeights(**given)
+
+
+def weights_as_text(weights: EventWeights | None) -> str | None:
+    """The string that :func:`event_weights` takes."""
+    if weights is None:
+        return None
+    return ",".join(f"{name}={value}" for name, value in changed_arguments(weights).items()) or "length=0"
 
 
 def _name(text: str) -> str:
