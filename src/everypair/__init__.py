@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from everypair.gpu.device import DeviceError
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
     from everypair.recommend.event_weights import EventWeights
-    from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
+    from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId, Vectors
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FallbackWarning, FewerItemsWarning
     from everypair.recommender import Recommender, load
@@ -51,6 +51,7 @@ __all__ = [
     "Tucker",
     "UnusedHistoryWarning",
     "UserId",
+    "Vectors",
     "datasets",
     "evaluation",
     "load",
@@ -72,7 +73,7 @@ _MODULES = {
     "gpu.device": ("DeviceError",),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
     "recommend.event_weights": ("EventWeights",),
-    "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId", "Vectors"),
     "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FallbackWarning", "FewerItemsWarning"),
     "recommender": ("Recommender", "load"),

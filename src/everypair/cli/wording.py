@@ -14,7 +14,7 @@ from everypair.cli.options import OPPOSITES, SPLIT_ARGUMENTS, ConfigurableParame
 from everypair.runtime.wording import Wording
 
 SECTION_OF = {"Dataset": "data", "Recommender": "recommender", "Splitter": "split"}
-RECIPE_CLASSES = ("Attributes", "History", "Previous", "EventWeights")
+RECIPE_CLASSES = ("Attributes", "History", "Previous", "Vectors", "EventWeights")
 ENTRY = re.compile(r"(\w+)\[(.+)\]")  # of an argument: regularization['W']
 HELPER = "fit"  # the command to name where the one in use has no such option
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from everypair.columns.fields import DenseField
 from everypair.columns.history_field import HistoryField, Window
 from everypair.columns.table import Levels
 from everypair.recommend import encoders
@@ -249,3 +250,59 @@ class AttributeFeaturizer(Featurizer):
         if isinstance(value, list):
             return ", ".join(map(str, value)) or NO_VALUE
         return NO_VALUE if value is None else str(value)
+
+
+class VectorFeaturizer(Featurizer):
+    """A column of lists of numbers, all of the same length: a feature for each place in them.
+
+    Parameters
+    ----------
+    name : str
+    standardize : bool
+        Subtract the mean vector, and divide by the root of the mean squared length; missing vectors are zero.
+    """
+
+    center: np.ndarray
+    scale: float
+
+    def __init__(self, name: str, standardize: bool) -> None:
+        self._name, self._standardize = name, standardize
+
+    def learn(self, rows: Any) -> None:
+        values, index = rows.attributes[self._name]
+        found = encoders.vectors(self._name, values.take(np.unique(index[index >= 0])), None)
+        there = found.matrix[found.there].astype(np.float64)
+        self.center, self.scale = np.zeros(found.matrix.shape[1]), 1.0
+        if self._standardize and len(there):
+            self.center = there.mean(axis=0)
+            length = np.sqrt(np.square(there - self.center).sum(axis=1).mean())
+            self.scale = float(length) if length > 1e-9 * np.abs(there).max(initial=0.0) else 1.0
+
+    def column(self, rows: Any) -> DenseField:
+        found, index = self._vectors(rows), rows.attributes[self._name].index
+        scaled = np.where(found.there[:, None], (found.matrix - self.center) / self.scale, 0.0).astype(np.float32)
+        return DenseField(self._name, np.append(scaled, np.zeros((1, len(self.center)), np.float32), axis=0)[index])
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return rows.attributes[self._name].index + 1
+
+    def known(self, rows: Any) -> np.ndarray:
+        return np.append(self._vectors(rows).there, False)[rows.attributes[self._name].index]
+
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"center": self.center}, {"scale": self.scale}
+
+    def restore(self, rows: Any, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.center, self.scale = arrays["center"], facts["scale"]
+        if self.center.ndim != 1 or self.center.dtype != np.float64 or not np.isfinite(self.center).all():
+            raise ValueError(f"the center of vectors must be numbers, got {self.center.dtype} of shape {self.center.shape}.")
+        if isinstance(self.scale, bool) or not isinstance(self.scale, float) or not 0.0 < self.scale < np.inf:
+            raise ValueError(f"the scale of vectors must be a number greater than 0, got {self.scale!r}.")
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        if feature is not None:
+            return str(feature)
+        return f"vector of {len(self.center):,}" if self.known(rows)[0] else NO_VALUE
+
+    def _vectors(self, rows: Any) -> encoders.VectorColumn:
+        return encoders.vectors(self._name, rows.attributes[self._name].values, len(self.center))

@@ -25,9 +25,10 @@ from everypair.recommend.featurizers import (
     HistoryFeaturizer,
     LevelFeaturizer,
     PreviousFeaturizer,
+    VectorFeaturizer,
 )
 from everypair.runtime import validation as check
-from everypair.runtime.wording import call, listed, named, shown
+from everypair.runtime.wording import call, listed, named, setting, shown
 
 FIELD = "history"  # of a history without another name
 
@@ -202,9 +203,7 @@ class Attributes(Recipe):
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
         for name in self._columns(dataset, rows.side):
-            if name not in rows.attributes:
-                there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
-                raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
+            _require(name, rows)
             yield name, AttributeFeaturizer(name, self.kind, self.bins, self.separator)
 
     def changes(self, dataset: Dataset) -> bool:
@@ -220,10 +219,52 @@ class Attributes(Recipe):
         return self.names or table.column_names
 
 
+@dataclass(frozen=True, init=False)
+class Vectors(Recipe):
+    """Columns of vectors, such as those of texts or images: a dense feature for each of their numbers.
+
+    Parameters
+    ----------
+    *names : str
+        Columns of the users' table or of the interactions (on the item side, of the items' table) that hold lists of numbers, all
+        of one length. A row without a list has no such features.
+    standardize : bool
+        Subtract the mean vector, and divide by the root of the mean squared length, so that L2 means the same for all.
+    """
+
+    names: tuple[str, ...]
+    standardize: bool
+    sides = ("context", "item")
+    describes_new_items = True
+
+    def __init__(self, *names: str, standardize: bool = True) -> None:
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"Vectors takes names of columns, such as Vectors('embedding'), got {names!r}.")
+        if not isinstance(standardize, bool):
+            raise TypeError(f"{setting('standardize', standardize, 'Vectors')} must be true or false.")
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "standardize", standardize)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
+        for name in self.names:
+            _require(name, rows)
+            yield name, VectorFeaturizer(name, self.standardize)
+
+    def changes(self, dataset: Dataset) -> bool:
+        return not set(self.names).isdisjoint(dataset.event_table.column_names)
+
+
+def _require(name: str, rows: Any) -> None:
+    if name not in rows.attributes:
+        there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
+        raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
+
+
 RECIPES: dict[str, type[Recipe]] = {
     "user": UserId,
     "item": ItemId,
     "attributes": Attributes,
+    "vectors": Vectors,
     "previous": Previous,
     "history": History,
 }  # by their names on the command line
