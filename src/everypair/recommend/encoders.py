@@ -293,7 +293,7 @@ def vectors(name: str, values: pa.ChunkedArray, width: int | None) -> VectorColu
     if wrong.any():
         row = int(np.argmax(wrong))
         raise ValueError(
-            f"attribute {name!r} must hold lists of {width:,} numbers each, got one of {lengths[row]:,}, like it {int(wrong.sum()):,}."
+            f"attribute {name!r} must hold lists of {width:,} numbers each, got one of {lengths[row]:,} ({int(wrong.sum()):,} so)."
         )
     numbers = lists.flatten().to_numpy(zero_copy_only=False)
     if not np.isfinite(numbers).all():
