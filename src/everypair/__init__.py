@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FallbackWarning, FewerItemsWarning
     from everypair.recommender import Recommender, load
-    from everypair.tuning import tune
+    from everypair.tuning import auto, tune
 
 __all__ = [
     "FM",
@@ -52,6 +52,7 @@ __all__ = [
     "UnusedHistoryWarning",
     "UserId",
     "Vectors",
+    "auto",
     "datasets",
     "evaluation",
     "load",
@@ -77,7 +78,7 @@ _MODULES = {
     "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FallbackWarning", "FewerItemsWarning"),
     "recommender": ("Recommender", "load"),
-    "tuning": ("tune",),
+    "tuning": ("auto", "tune"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -14,6 +14,7 @@ from everypair.data import Dataset
 from everypair.engine.feedback import Feedback
 from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
 from everypair.evaluation.queries import Queries
+from everypair.models import MFSI
 from everypair.models.base import Model, NotFittedError
 from everypair.models.estimator import Estimator
 from everypair.models.fit_state import CutShortWarning
@@ -25,7 +26,7 @@ from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.explain.explanation import Explanation
 from everypair.recommend.fitted import ITEM, USER, FittedState
-from everypair.recommend.recipes import Recipe, check_recipes
+from everypair.recommend.recipes import History, Previous, Recipe, check_recipes
 from everypair.recommend.requests import UNKNOWN
 from everypair.recommend.training import Training
 from everypair.recommend.training_set import UNITS, contexts_are_users
@@ -34,6 +35,9 @@ from everypair.runtime import validation as check
 from everypair.runtime.locks import CopyableLock
 from everypair.runtime.warn import warn_caller
 from everypair.runtime.wording import named
+
+SEQUENCE: dict[str, Any] = {"epochs": 6, "regularization": 0.008}  # of a model of sequences
+DECAYS = (0.95, 0.7)  # of its histories
 
 
 @dataclass
@@ -113,6 +117,30 @@ class Recommender(Estimator):
         self.event_weights = event_weights
         self._fit: FitResult | None = None
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
+
+    @classmethod
+    def sequence(cls, factors: int = 128, item: Sequence[Recipe] | None = None, **settings: Any) -> Self:
+        """A recommender for what comes next: its contexts are the previous item and histories at two time scales, without the user.
+
+        What someone did lately tells what the id would, and serves new users as well. Needs events in the order of time.
+
+        Parameters
+        ----------
+        factors : int
+        item : list of recipes, optional
+            Of the items; attributes help where events are few.
+        **settings
+            Of the model, :class:`~everypair.MFSI`.
+
+        Examples
+        --------
+        >>> import everypair as ep
+        >>> dataset = ep.datasets.youtube_like(200, 50, seed=0)
+        >>> recommender = ep.Recommender.sequence(factors=8).fit(dataset)
+        >>> list(recommender.state.contexts.fields)
+        ['previous', 'history 0.95', 'history 0.7']
+        """
+        return cls(MFSI(factors, **{**SEQUENCE, **settings}), context=[Previous(), *(History(decay=d) for d in DECAYS)], item=item)
 
     def __repr__(self) -> str:
         model = self.model

@@ -114,6 +114,18 @@ def as_text(given: Recipe) -> str:
     return f"{name}:{','.join(arguments)}" if arguments else name
 
 
+def as_code(given: Recipe) -> str:
+    """The call of its constructor, without arguments that are the defaults."""
+    arguments = []
+    for option, parameter in inspect.signature(type(given)).parameters.items():
+        value = getattr(given, option)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            arguments.extend(map(repr, value))
+        elif value != parameter.default:
+            arguments.append(f"{option}={value!r}")
+    return f"{type(given).__name__}({', '.join(arguments)})"
+
+
 def event_weights(text: str) -> EventWeights:
     """``"half_life=180d,length=0.5"`` is ``EventWeights(half_life="180d", length=0.5)``."""
     known, given = [field.name for field in fields(EventWeights)], {}
