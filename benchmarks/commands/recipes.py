@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from benchmarks.commands.options import FOLDER
-from everypair.recommend.recipe_syntax import setting
 
 EXAMPLE = "Example: python -m benchmarks recipes --data DIR --row s3rec-beauty --context 'previous + history' --setting factors=128"
 
@@ -38,6 +37,7 @@ def recipes(
     Prints the tuned metric on the tuning part, at the best epoch.
     """
     from benchmarks.experiments.recipes import compare
+    from everypair.recommend.recipe_syntax import setting
 
     named = {name: setting(value) for name, _, value in (each.partition("=") for each in settings)}
     weights = [None if each == "none" else each for each in event_weights] or [None]
