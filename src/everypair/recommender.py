@@ -274,8 +274,9 @@ class Recommender(Estimator):
             Users of the data.
         n : int
         requests : list of mappings, or a data frame with a row per request
-            People seen before or not: attributes by name, ``"history"`` (items, oldest first) and, if there is one, the user's id,
-            named as in the interactions. What the request of a known user leaves out is taken from the data.
+            People seen before or not: attributes by name, ``"history"`` (items, oldest first), ``"history_times"`` (when each was
+            chosen, for a history with a half-life) and, if there is one, the user's id, named as in the interactions. What the
+            request of a known user leaves out is taken from the data.
         exclude_seen : bool
             Leave out the items of the user's (or the request's) history.
         allow, deny : lists of item ids, optional
