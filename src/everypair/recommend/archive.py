@@ -122,6 +122,8 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     popularity = check_floats(numbers["popularity"], dataset.n_items)
     unknown = UnknownCounts({name: check.integer(name, count, low=0) for name, count in manifest["unknown"].items()})
     contexts, items = descriptions["context"], descriptions["item"]
+    if arguments[WEIGHTS] is not None:
+        arguments[WEIGHTS].check(dataset)
     state = FittedState(
         dataset,
         recipes,

@@ -11,6 +11,7 @@ from everypair.data.durations import check_duration, in_time_units
 from everypair.runtime import validation as check
 from everypair.runtime.wording import shown
 
+LONGEST = 1e6  # half-lives
 LEAST = 1e-6  # of an event, relative to the one that weighs most
 
 
@@ -62,6 +63,10 @@ class EventWeights:
         """The mean of the products of the factors, by which all are divided."""
         return float(self._relative(dataset).mean()) if len(dataset) else 1.0
 
+    def check(self, dataset: Dataset) -> None:
+        """Raise if the dataset does not have the times that they need."""
+        self._relative(dataset.subset(np.arange(min(len(dataset), 1))))
+
     def of_history(self, n: int, mean: float) -> np.ndarray:
         """The weights of n events of someone who is not in the data, all of them as late as their latest event."""
         found = self.decay ** np.arange(n - 1, -1, -1, dtype=np.float64) * float(max(n, 1)) ** -self.length
@@ -81,7 +86,7 @@ class EventWeights:
                 )
             assert dataset.time is not None
             if len(dataset):
-                found *= np.exp2((dataset.time - dataset.time.max()) / half_life)
+                found *= np.exp2(np.maximum((dataset.time - dataset.time.max()) / half_life, -LONGEST))
         return np.maximum(found, LEAST * found.max(initial=0.0))
 
 

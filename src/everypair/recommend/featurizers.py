@@ -19,6 +19,7 @@ from everypair.recommend import encoders
 from everypair.recommend.context_batch import ContextBatch
 
 NO_VALUE = "none"  # shown for a row without a value
+LONGEST = 1e12  # half-lives: the difference of two such times must be a number
 
 
 class Featurizer(ABC):
@@ -177,7 +178,7 @@ class HistoryFeaturizer(MaskedFeaturizer):
             return None
         assert rows.times is not None
         first = np.repeat(rows.bounds[:-1], np.diff(rows.bounds))
-        return np.maximum(rows.times - rows.times[first], 0) / self._half_life
+        return np.minimum(np.maximum(rows.times - rows.times[first], 0) / self._half_life, LONGEST)
 
     def groups(self, rows: ContextBatch) -> None:
         return None
