@@ -114,7 +114,7 @@ def as_text(given: Recipe) -> str:
     return f"{name}:{','.join(arguments)}" if arguments else name
 
 
-def as_code(given: Recipe) -> str:
+def as_code(given: Recipe | EventWeights) -> str:
     """The call of its constructor, without arguments that are the defaults."""
     arguments = []
     for option, parameter in inspect.signature(type(given)).parameters.items():

@@ -47,9 +47,11 @@ class Auto:
     def code(self) -> str:
         """Python code that makes the recommender; fitted to the same data, it has the same bits."""
         fresh = self.best.recommender
-        names = {type(each).__name__ for each in (fresh, fresh.model, *fresh.context, *fresh.item)}
+        parts = [fresh, fresh.model, *fresh.context, *fresh.item]
+        weights = "" if fresh.event_weights is None else f", event_weights={recipe_syntax.as_code(fresh.event_weights)}"
+        names = {type(each).__name__ for each in (parts if fresh.event_weights is None else [*parts, fresh.event_weights])}
         context, item = (f"[{', '.join(map(recipe_syntax.as_code, getattr(fresh, side)))}]" for side in ("context", "item"))
-        call = f"Recommender({fresh.model.constructor}, context={context}, item={item})"
+        call = f"Recommender({fresh.model.constructor}, context={context}, item={item}{weights})"
         return f"from everypair import {', '.join(sorted(names))}\n\nrecommender = {call}\n"
 
     @property
@@ -57,7 +59,9 @@ class Auto:
         """The same as sections of a TOML file, for the command line."""
         fresh = self.best.recommender
         recipes = {side: [recipe_syntax.as_text(recipe) for recipe in getattr(fresh, side)] for side in ("context", "item")}
-        return recipe_syntax.toml({"model": recipe_syntax.model_settings(fresh.model), "recommender": recipes})
+        weights = recipe_syntax.weights_as_text(fresh.event_weights)
+        sections = {"model": recipe_syntax.model_settings(fresh.model), "recommender": {**recipes, "event_weights": weights}}
+        return recipe_syntax.toml(sections)
 
     @property
     def table(self) -> pa.Table:

@@ -17,7 +17,7 @@ from everypair.evaluation import EarlyStopping, Split
 from everypair.models import MF
 from everypair.recommender import SEQUENCE, Recommender
 from everypair.tuning.search import ALL_PAIRS, SHRINKAGE, arguments
-from everypair.tuning.structures import Looked, Structure, held_out, structures
+from everypair.tuning.structures import Looked, Structure, held_out, structures, weighings
 
 SIZES = (32, 128, 256)  # factors of the rounds
 ROUNDS = (0.5, 0.8, 1.0)  # by which share of the trials, or of the time, each round is over
@@ -165,6 +165,10 @@ class AutoSearch:
         """The best of the round before with more factors, then points near the best so far."""
         best = sorted(before, key=_rank)[: max(1, len(before) // KEPT)]
         yield from (Point(trial.structure, trial.point, size) for trial in best)
+        near = self.best
+        if near.structure.event_weights is None:
+            for name, weights in weighings(self._looked).items():
+                yield Point(near.structure.weighing(name, weights), near.point, max(size, near.factors))
         random = np.random.default_rng([self._seed, size])
         while True:
             near, point = self.best, {}

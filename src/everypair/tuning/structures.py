@@ -17,6 +17,7 @@ from everypair.evaluation.queries import Queries, of_events
 from everypair.models import FM, MF, MFSI
 from everypair.models.tower_model import TowerModel
 from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.recipes import Attributes, History, ItemId, Previous, Recipe, UserId, Vectors
 from everypair.recommender import Recommender
 
@@ -107,6 +108,11 @@ class Structure:
     model: type[TowerModel]
     context: tuple[Recipe, ...]
     item: tuple[Recipe, ...] = (ItemId(),)
+    event_weights: EventWeights | None = None
+
+    def weighing(self, name: str, weights: EventWeights) -> Structure:
+        """The same with these weights of events."""
+        return replace(self, name=f"{self.name}, {name}", event_weights=weights)
 
     def made(self, settings: Mapping[str, Any], fade: float = 1.0) -> Recommender:
         """A recommender with these arguments of its model; ``fade`` multiplies what an event loses with each later one."""
@@ -116,7 +122,7 @@ class Structure:
             else recipe
             for recipe in self.context
         ]
-        return Recommender(self.model(**settings), context=context, item=list(self.item))
+        return Recommender(self.model(**settings), context=context, item=list(self.item), event_weights=self.event_weights)
 
 
 def structures(looked: Looked) -> list[Structure]:
@@ -144,6 +150,12 @@ def structures(looked: Looked) -> list[Structure]:
         found.append(Structure("sequence by time", MFSI, timed, (ItemId(), *looked.items)))
     found.append(Structure("users", MF, (UserId(),)))
     return found
+
+
+def weighings(looked: Looked) -> dict[str, EventWeights]:
+    """Weights of events that are tried with the best structure, by name."""
+    found = {"long histories weigh less": EventWeights(length=0.3)}
+    return {"late events weigh more": EventWeights(decay=0.9), **found} if looked.ordered else found
 
 
 def held_out(dataset: Dataset, looked: Looked, seed: int) -> Split:
