@@ -36,7 +36,7 @@ from everypair.runtime.locks import CopyableLock
 from everypair.runtime.warn import warn_caller
 from everypair.runtime.wording import named
 
-SEQUENCE: dict[str, Any] = {"epochs": 6, "regularization": 0.008}  # of a model of sequences
+SEQUENCE: dict[str, Any] = {"epochs": 5, "regularization": 0.009, "popularity_exponent": 0.4}  # of a model of sequences
 DECAYS = (0.95, 0.7)  # of its histories
 
 
