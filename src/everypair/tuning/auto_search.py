@@ -29,7 +29,7 @@ RANGES: dict[str, tuple[float, float]] = {
 PROMISING = 3  # structures whose settings are searched, in turn
 EPOCHS = 12  # at most, in a trial
 STEP = 0.15  # of a search near the best, in the range of each setting
-RESERVE = 1.5  # times the seconds of the best trial: kept for the fit to all events
+RESERVE = 1.0  # times the seconds of the best trial: kept for the fit to all events
 
 
 @dataclass(frozen=True)
@@ -152,23 +152,22 @@ class AutoSearch:
         return self._budget.used(len(self.trials), RESERVE * self.best.seconds if self.trials else 0.0)
 
     def _explored(self, size: int) -> Iterator[Point]:
-        """Each structure with the defaults, then all of them at points of the space."""
+        """Each structure with the defaults, the best of them with weights of events, then the best at points of the space."""
         yield from (Point(structure, None, size) for structure in self._structures)
+        best = min((trial for trial in self.trials if trial.factors == size), key=_rank).structure
+        yield from (Point(best.weighing(*each), None, size) for each in weighings(self._looked).items())
         for number, unit in enumerate(_halton(self._seed)):
             point = {name: low * (high / low) ** x for (name, (low, high)), x in zip(RANGES.items(), unit.tolist(), strict=True)}
-            tried = sorted(
-                {trial.structure.name: trial for trial in sorted(self.trials, key=lambda t: t.value)}.values(), key=_rank
-            )
-            yield Point(tried[number % 3 % len(tried)].structure, point, size)  # the better half of them, in turn
+            found: dict[str, AutoTrial] = {}
+            for trial in sorted(self.trials, key=_rank):
+                found.setdefault(trial.structure.name, trial)
+            promising = list(found.values())[:PROMISING]
+            yield Point(promising[number % len(promising)].structure, point, size)
 
     def _promoted(self, before: list[AutoTrial], size: int) -> Iterator[Point]:
         """The best of the round before with more factors, then points near the best so far."""
         best = sorted(before, key=_rank)[: max(1, len(before) // KEPT)]
         yield from (Point(trial.structure, trial.point, size) for trial in best)
-        near = self.best
-        if near.structure.event_weights is None:
-            for name, weights in weighings(self._looked).items():
-                yield Point(near.structure.weighing(name, weights), near.point, max(size, near.factors))
         random = np.random.default_rng([self._seed, size])
         while True:
             near, point = self.best, {}
