@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-COMMANDS = ("quality", "speed", "report", "serve", "recommend", "start", "shift", "defaults", "gpu", "experiments")
+COMMANDS = ("quality", "speed", "report", "serve", "recommend", "start", "shift", "defaults", "recipes", "gpu", "experiments")
 EXPECTED = (ValueError, OSError, ImportError)  # of the arguments, the data or the installed libraries: no traceback
 
 

@@ -14,6 +14,7 @@ from everypair.recommender import Recommender
 from everypair.towers import Concat, Embedding
 
 ITEM = ("item",)
+LATER = ("device", "half_life")  # arguments that stored results of before do not have
 BASELINES = ("Popularity", "CoView")  # models without settings
 
 
@@ -34,10 +35,14 @@ def build(settings: Mapping[str, Any]) -> Recommender:
 
 
 def resolved_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments of the model and of the recipes, including defaults."""
+    """All arguments of the model and of the recipes, including defaults, but for later arguments that are not used."""
+
+    def used(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in arguments.items() if not (name in LATER and value is None)}
+
     recommender = build(settings)
-    recipes = {side: [vars(recipe) for recipe in getattr(recommender, side)] for side in ("context", "item")}
-    return {"model": recommender.model.get_params(), **recipes}
+    recipes = {side: [used(vars(recipe)) for recipe in getattr(recommender, side)] for side in ("context", "item")}
+    return {"model": used(recommender.model.get_params()), **recipes}
 
 
 def _model(name: str, arguments: dict[str, Any]) -> Model:

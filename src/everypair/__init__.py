@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from everypair.engine.solver import Epoch
     from everypair.gpu.device import DeviceError
     from everypair.models import FM, MF, MFSI, PARAFAC, CoView, CutShortWarning, NotFittedError, Popularity, Separable, Tucker
-    from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId
+    from everypair.recommend.event_weights import EventWeights
+    from everypair.recommend.recipes import Attributes, History, ItemId, Previous, UserId, Vectors
     from everypair.recommend.requests import UnusedHistoryWarning
     from everypair.recommend.results import FallbackWarning, FewerItemsWarning
     from everypair.recommender import Recommender, load
-    from everypair.tuning import tune
+    from everypair.tuning import auto, tune
 
 __all__ = [
     "FM",
@@ -33,6 +34,7 @@ __all__ = [
     "DeviceError",
     "DivergedError",
     "Epoch",
+    "EventWeights",
     "FallbackWarning",
     "Features",
     "Feedback",
@@ -49,6 +51,8 @@ __all__ = [
     "Tucker",
     "UnusedHistoryWarning",
     "UserId",
+    "Vectors",
+    "auto",
     "datasets",
     "evaluation",
     "load",
@@ -69,11 +73,12 @@ _MODULES = {
     "engine.solver": ("Epoch",),
     "gpu.device": ("DeviceError",),
     "models": ("FM", "MF", "MFSI", "PARAFAC", "CoView", "CutShortWarning", "NotFittedError", "Popularity", "Separable", "Tucker"),
-    "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId"),
+    "recommend.event_weights": ("EventWeights",),
+    "recommend.recipes": ("Attributes", "History", "ItemId", "Previous", "UserId", "Vectors"),
     "recommend.requests": ("UnusedHistoryWarning",),
     "recommend.results": ("FallbackWarning", "FewerItemsWarning"),
     "recommender": ("Recommender", "load"),
-    "tuning": ("tune",),
+    "tuning": ("auto", "tune"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

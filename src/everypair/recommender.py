@@ -14,6 +14,7 @@ from everypair.data import Dataset
 from everypair.engine.feedback import Feedback
 from everypair.evaluation.early_stopping import EarlyStopping, trained_by_epochs
 from everypair.evaluation.queries import Queries
+from everypair.models import MFSI
 from everypair.models.base import Model, NotFittedError
 from everypair.models.estimator import Estimator
 from everypair.models.fit_state import CutShortWarning
@@ -22,9 +23,10 @@ from everypair.recommend import archive, export
 from everypair.recommend.archive import Archived
 from everypair.recommend.callbacks import CallbackGroup
 from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.explain.explanation import Explanation
 from everypair.recommend.fitted import ITEM, USER, FittedState
-from everypair.recommend.recipes import Recipe, check_recipes
+from everypair.recommend.recipes import History, Previous, Recipe, check_recipes
 from everypair.recommend.requests import UNKNOWN
 from everypair.recommend.training import Training
 from everypair.recommend.training_set import UNITS, contexts_are_users
@@ -32,6 +34,10 @@ from everypair.recommend.update import with_events, with_items
 from everypair.runtime import validation as check
 from everypair.runtime.locks import CopyableLock
 from everypair.runtime.warn import warn_caller
+from everypair.runtime.wording import named
+
+SEQUENCE: dict[str, Any] = {"epochs": 5, "regularization": 0.009, "popularity_exponent": 0.4}  # of a model of sequences
+DECAYS = (0.95, 0.7)  # of its histories
 
 
 @dataclass
@@ -61,6 +67,8 @@ class Recommender(Estimator):
     unknown : {"ignore", "error"}
         What to do with values in requests that training never saw (attributes, items of histories, users): leave them out and
         count them in ``unknown_``, or refuse the request.
+    event_weights : EventWeights, optional
+        What an event weighs in training: recent ones more, those of users with many less. None: what the data say.
 
     Attributes
     ----------
@@ -96,18 +104,48 @@ class Recommender(Estimator):
         *,
         unit: str = "auto",
         unknown: str = "ignore",
+        event_weights: EventWeights | None = None,
     ) -> None:
         if not isinstance(model, Model):
             raise TypeError(f"model must be a model of this package, such as everypair.MF(), got {model!r}.")
         self.model = model
         self.context, self.item = check_recipes("context", context), check_recipes("item", item)
         self.unit, self.unknown = check.choice("unit", unit, UNITS), check.choice("unknown", unknown, UNKNOWN)
+        if event_weights is not None and not isinstance(event_weights, EventWeights):
+            such = "EventWeights(half_life='180d')"
+            raise TypeError(f"{named('event_weights')} must be an EventWeights, such as {such}, or None, got {event_weights!r}.")
+        self.event_weights = event_weights
         self._fit: FitResult | None = None
         self._changing, self._lock = CopyableLock(), CopyableLock()  # of updates; of the pair of model and fit
 
+    @classmethod
+    def sequence(cls, factors: int = 128, item: Sequence[Recipe] | None = None, **settings: Any) -> Self:
+        """A recommender for what comes next: its contexts are the previous item and histories at two time scales, without the user.
+
+        What someone did lately tells what the id would, and serves new users as well. Needs events in the order of time.
+
+        Parameters
+        ----------
+        factors : int
+        item : list of recipes, optional
+            Of the items; attributes help where events are few.
+        **settings
+            Of the model, :class:`~everypair.MFSI`.
+
+        Examples
+        --------
+        >>> import everypair as ep
+        >>> dataset = ep.datasets.youtube_like(200, 50, seed=0)
+        >>> recommender = ep.Recommender.sequence(factors=8).fit(dataset)
+        >>> list(recommender.state.contexts.fields)
+        ['previous', 'history 0.95', 'history 0.7']
+        """
+        return cls(MFSI(factors, **{**SEQUENCE, **settings}), context=[Previous(), *(History(decay=d) for d in DECAYS)], item=item)
+
     def __repr__(self) -> str:
         model = self.model
-        return f"Recommender({model.constructor}, context={list(self.context)}, item={list(self.item)}){model.remark}"
+        weights = "" if self.event_weights is None else f", event_weights={self.event_weights}"
+        return f"Recommender({model.constructor}, context={list(self.context)}, item={list(self.item)}{weights}){model.remark}"
 
     # the fit
 
@@ -156,7 +194,7 @@ class Recommender(Estimator):
             stopping = EarlyStopping(
                 validation, metric, every=evaluate_every, patience=patience, restores=False, allow_trained=allow_trained
             )
-        training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset)
+        training = Training.of(self.model, {"context": self.context, "item": self.item}, self.unit, dataset, self.event_weights)
         if stopping is not None:
             stopping.check(dataset)
         options: dict[str, Any] = {} if checkpoint is None else {"checkpoint": checkpoint, "every": every}
@@ -236,8 +274,9 @@ class Recommender(Estimator):
             Users of the data.
         n : int
         requests : list of mappings, or a data frame with a row per request
-            People seen before or not: attributes by name, ``"history"`` (items, oldest first) and, if there is one, the user's id,
-            named as in the interactions. What the request of a known user leaves out is taken from the data.
+            People seen before or not: attributes by name, ``"history"`` (items, oldest first), ``"history_times"`` (when each was
+            chosen, for a history with a half-life) and, if there is one, the user's id, named as in the interactions. What the
+            request of a known user leaves out is taken from the data.
         exclude_seen : bool
             Leave out the items of the user's (or the request's) history.
         allow, deny : lists of item ids, optional

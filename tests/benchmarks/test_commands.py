@@ -206,6 +206,17 @@ def test_combinations_of_settings(split: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.filterwarnings("ignore::everypair.RowOrderWarning")
+def test_recipes_and_weights_of_events(split: Path) -> None:
+    settings = ["--setting", "factors=2", "--setting", "epochs=2", "--test"]
+    settings += ["--event-weights", "none", "--event-weights", "length=0.5"]
+    contexts = ["--context", "user", "--context", "previous + history:decay=0.9 + history:decay=0.5"]
+    found = output("recipes", "--data", str(split.parent), "--row", split.name, *contexts, *settings)
+    names = ["user", "user (length=0.5)", contexts[-1], f"{contexts[-1]} (length=0.5)"]
+    assert re.findall(r"^(\S.*?) +ndcg@20 0\.\d{4} at epoch [12] .*; test f1@5 ", found, re.MULTILINE) == names
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "lines"),
     [

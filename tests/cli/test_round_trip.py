@@ -42,6 +42,11 @@ SETTINGS = {
         "--context", 'history:last=3,name="a, b"', "--unit", "event", "--unknown", "error",
     ],
     "a tuple": ["--model", "tucker", "--factors", "2,2,3", "--epochs", "1", "--context", "user", "--context", "previous"],
+    "weights of events": [*MF, "--event-weights", "decay=0.9,length=0.5"],
+    "histories": [
+        "--model", "mfsi", "--factors", "2", "--epochs", "2", "--context", "previous", "--context", "history:decay=0.9",
+        "--context", "history:decay=1,last=4,normalize=0.3",
+    ],
     "none": [*MF, "--init-std", "none", "--n-threads", "1"],
 }  # fmt: skip
 
@@ -89,6 +94,7 @@ def test_an_evaluation_by_the_best_settings_is_of_the_protocol_of_the_search(
     out = tmp_path / "sub" / "best.toml"
     data = held_out(ratings, tmp_path) if protocol == "given" else [ratings, "--protocol", protocol]
     columns = [*DATA["time"], "--context", "user", "--context", "history", "--model", "mfsi", "--factors", "2", "--epochs", "3"]
+    options = [*options, "--event-weights", "decay=0.9,length=0.5"]
     search = ["--trials", "2", "--space", "factors=2,3", "--metric", "ndcg@3", "--include-seen", "--out", out]
     found = json.loads(done("tune", *data, *columns, *options, *search, "--json").stdout)
     again = json.loads(done("evaluate", "--config", out, "--on", "tune", "--json").stdout)

@@ -48,6 +48,7 @@ REFUSED: list[tuple[str, list[str]]] = [
     ("--item-context item", ["fit", "{}/plays.csv", "--items", "{}/items.csv", *MF, *BY_ATTRIBUTES, "--out", "{}/x"]),
     ("--context previous", ["fit", "{}/plays.csv", "--model", "coview", "--out", "{}/x"]),
     ("such as previous", ["fit", "{}/plays.csv", *MF, "--context", "user", "--context", "previous", "--out", "{}/x"]),
+    ("--timestamp", ["fit", "{}/plays.csv", "--context", "history:half_life=30d", "--out", "{}/x"]),
     ("Leave out --checkpoint", ["fit", "{}/plays.csv", "--model", "popularity", "--checkpoint", "{}/c", "--out", "{}/x"]),
     ("must end in .parquet", ["fit", "{}/model/manifest.json", "--out", "{}/x"]),
     ("give --timestamp", ["evaluate", "{}/plays.csv", *MF, "--protocol", "cutoff"]),

@@ -16,7 +16,7 @@ from sequences import Sequences, histories
 PRODUCTS = ("multiply", "multiply_transposed", "multiply_squared", "multiply_squared_transposed")
 
 
-windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]), st.sampled_from(NORMALIZATIONS))
+windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]), st.sampled_from([*NORMALIZATIONS, 0.3]))
 
 
 @given(sequences=histories(), window=windows, seed=st.integers(0, 99))
@@ -56,9 +56,12 @@ def events(n_users: int, length: int) -> Sequences:
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_the_same_bits_on_any_number_of_threads(name: str) -> None:
-    sequences = events(60, 20)
+@pytest.mark.parametrize("timed", [False, True])
+def test_the_same_bits_on_any_number_of_threads(name: str, timed: bool) -> None:
     random = np.random.default_rng(1)
+    sequences = events(60, 20)
+    if timed:
+        sequences = sequences._replace(clock=np.cumsum(random.random((60, 20)), axis=1).ravel())
     x = random.normal(size=len(sequences.end) if name.endswith("transposed") else 50).astype(np.float32)
     found = []
     for threads in (1, 3):

@@ -216,9 +216,11 @@ def test_passes_over_rows_equal_the_plain_ones(seed: int, variant: tuple[type, b
         assert_close(one, other, dtype)
 
 
-@given(seeds, st.sampled_from(VARIANTS[:2]), st.integers(1, 6), st.sampled_from([0.5, 1.0]))
-def test_passes_over_sequences_equal_the_plain_ones(seed: int, variant: tuple[type, bool, int], last: int, decay: float) -> None:
-    """With rows that share a history, and rows without one."""
+@given(seeds, st.sampled_from(VARIANTS[:2]), st.integers(1, 6), st.sampled_from([0.5, 1.0, None]))
+def test_passes_over_sequences_equal_the_plain_ones(
+    seed: int, variant: tuple[type, bool, int], last: int, decay: float | None
+) -> None:
+    """With rows that share a history, and rows without one; a decay that differs from event to event is None."""
     dtype, pairwise, _ = variant
     r, plain = Random(seed, dtype, pairwise), Random(seed, dtype, pairwise)
     random, levels = r.random, 5
@@ -227,8 +229,11 @@ def test_passes_over_sequences_equal_the_plain_ones(seed: int, variant: tuple[ty
     count = np.sort(random.integers(0, 9, rows - lo)).astype(np.uint32)
     events = int(count.max(initial=0))
     sequence = PanelSequence(lo, 2, random.integers(0, levels, events).astype(np.uint32), count)
-    x = RunningSum(decay, last, 1.0, decay**last, random.random(last + 1))
-    x2 = SquareSum(decay**2, random.random(events + 2), random.random(events + 2), random.random(last + 1))
+    if decay is None:
+        x = RunningSum(random.random(events + 3), last, 1.0, random.random(events + 2), random.random(events + 3))
+    else:
+        x = RunningSum(decay, last, 1.0, decay**last, random.random(last + 1))
+    x2 = SquareSum(x.decay**2, random.random(events + 2), random.random(events + 2), random.random(len(x.scale)))
     P, squares = r.numbers(levels, LANES), random.normal(size=(levels, 2))
 
     def room() -> tuple[Any, ...]:

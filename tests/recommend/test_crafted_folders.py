@@ -33,9 +33,11 @@ RECOMMENDERS: dict[str, tuple[Any, Any, Any]] = {
     "PARAFAC": (ep.PARAFAC(**COMMON, combinations="all"), [ep.UserId(), ep.Attributes("country")], None),
     "Tucker": (ep.Tucker(**COMMON), [ep.Attributes("country"), ep.Previous()], None),
     "towers": (ep.Separable(TOWER, Embedding(4), epochs=2), CONTEXT, None),
+    "MFSI": (ep.MFSI(**COMMON), [ep.Previous(), ep.History(), ep.History(decay=0.5, half_life="9d")], None),
     "CoView": (ep.CoView(), [ep.Previous()], None),
     "Popularity": (ep.Popularity(), None, None),
 }
+WEIGHTS = {"MF": ep.EventWeights(half_life="30d", length=0.5), "MFSI": ep.EventWeights(decay=0.9)}
 ANSWERS = ("has no vectors", "it has no vectors", "has no column", "a new event changes the loss")  # refusals of honest models
 
 
@@ -49,7 +51,7 @@ def saved(dataset: ep.Dataset, tmp_path_factory: pytest.TempPathFactory) -> Path
     """A folder of models, a package that must not be imported, and a file that must not be read."""
     place = tmp_path_factory.mktemp("saved")
     for name, (model, context, item) in RECOMMENDERS.items():
-        ep.Recommender(model, context, item).fit(dataset).save(place / name)
+        ep.Recommender(model, context, item, event_weights=WEIGHTS.get(name)).fit(dataset).save(place / name)
     (place / "path" / PACKAGE).mkdir(parents=True)
     (place / "path" / PACKAGE / "__init__.py").write_text("raise SystemExit('a folder ran code')\n")
     return place
@@ -132,6 +134,11 @@ NUMBERS: dict[str, tuple[str, list[Any], Any, str]] = {
     "another first epoch": ("FM", ["facts", "model", "history", 0, "epoch"], 7, "epoch must be at most 1, got 7"),
     "a unit of time": ("MF", ["facts", "dataset", "time_unit"], "fortnight", "time_unit must be one of"),
     "columns of one name": ("MF", ["facts", "dataset", "user_column"], "item", "the columns of ids cannot be"),
+    "weights of events": ("MF", ["configuration", "event_weights"], "all", "event_weights"),
+    "another weight of events": ("MF", ["configuration", "event_weights"], {"size": 3}, "size"),
+    "events without weight": ("MFSI", ["configuration", "event_weights", "decay"], 0.0, "decay must be"),
+    "weights by times that there are not": ("MF", ["facts", "dataset", "time_counts"], True, "has the positions of events"),
+    "a half-life": ("MFSI", ["configuration", "context", 2, "arguments", "half_life"], "9 nights", "half_life must be"),
     "a checksum": ("MF", ["files", "numbers", "sha256"], {}, "list of files is incomplete"),
     "a path": ("MF", ["files", "numbers", "file"], "../secret", "is not the name of a payload"),
     "an absolute path": ("MF", ["files", "users", "file"], "/etc/passwd", "is not the name of a payload"),

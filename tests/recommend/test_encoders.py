@@ -346,7 +346,7 @@ def test_an_attribute_of_events_is_not_filled_from_the_users() -> None:
         ({"user": "x"}, ["requests must be a list of mappings", "dict"]),
         (5, ["requests must be a list", "int"]),
         (["x"], ["request 0 must be a mapping", "str"]),
-        ([{}, {"agee": 3}], ["request 1 has 'agee'", "'user' (an id), 'history' (items), and attributes: 'age', 'country'"]),
+        ([{}, {"agee": 3}], ["request 1 has 'agee'", "'user' (an id), 'history' (items), 'history_times', and attributes: 'age',"]),
         ([{"user": 5}], ["'user' of requests", "integers, such as 5", "strings, such as 'x'"]),
         ([{"user": 5}, {"user": "x"}], ["'user' of requests", "all be strings"]),
         ([{}, {"history": "1"}], ["'history' of request 1", "list of item ids", "'1'"]),

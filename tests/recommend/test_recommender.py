@@ -194,7 +194,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "not recipes": (lambda d: ep.Recommender(ep.FM(), ["user"]), "list of recipes"),
     "no recipes": (lambda d: ep.Recommender(ep.FM(), []), "list of recipes"),
     "the other side": (lambda d: ep.Recommender(ep.FM(), [ep.ItemId()]), "describes the item, not the context"),
-    "two of a name": (lambda d: ep.Recommender(ep.FM(), [ep.History(), ep.History(last=2)]).fit(d), "named 'history'"),
+    "two of a name": (
+        lambda d: ep.Recommender(ep.FM(), [ep.History(name="old"), ep.History(last=2, name="old")]).fit(d),
+        "named 'old'",
+    ),
     "no such attribute": (lambda d: ep.Recommender(ep.FM(), [ep.Attributes("city")]).fit(d), "no attribute 'city'"),
     "MF with two": (lambda d: ep.Recommender(ep.MF(), [ep.UserId(), ep.Previous()]).fit(d), "Use FM or MFSI"),
     "MF with two attributes": (lambda d: ep.Recommender(ep.MF(), [ep.Attributes("age", "country")]).fit(d), "Use FM or MFSI"),
@@ -404,7 +407,7 @@ def test_clones_have_the_same_parameters_and_no_fit(name: str, dataset: ep.Datas
 def test_parameters_are_those_of_the_constructor() -> None:
     model, context = ep.FM(factors=4, epochs=3), [ep.UserId(), ep.Previous()]
     recommender = ep.Recommender(model, context)
-    assert list(recommender.get_params(deep=False)) == ["model", "context", "item", "unit", "unknown"]
+    assert list(recommender.get_params(deep=False)) == ["model", "context", "item", "unit", "unknown", "event_weights"]
     assert recommender.get_params(deep=False)["context"] is context
     assert recommender.get_params()["model__factors"] == 4
     assert recommender.set_params(unknown="error", model__factors=8, model__epochs=1) is recommender

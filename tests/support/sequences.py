@@ -16,19 +16,22 @@ class Sequences(NamedTuple):
     begin: np.ndarray
     end: np.ndarray
     n_items: int
+    clock: np.ndarray | None = None
 
     def field(self, window: Window) -> HistoryField:
-        return HistoryField(self.items, self.bounds, self.begin, self.end, self.n_items, window)
+        return HistoryField(self.items, self.bounds, self.begin, self.end, self.n_items, window, self.clock)
 
     def matrix(self, window: Window) -> np.ndarray:
         """As the formula says, row by row."""
         X = np.zeros((len(self.end), self.n_items))
         for row, begin, end in zip(X, self.begin, self.end, strict=True):
             history = self.items[begin:end][-window.last :] if window.last else self.items[begin:end]
-            weights = window.decay ** np.arange(len(history))[::-1]
+            weights = window.decay ** np.arange(len(history))[::-1].astype(float)
+            if self.clock is not None and end > begin:
+                weights *= 0.5 ** (self.clock[end - 1] - self.clock[end - len(history) : end])
             np.add.at(row, history, weights)
             if len(history):
-                row /= {"sqrt": np.sqrt(weights.sum()), "mean": weights.sum(), "none": 1.0}[window.normalize]
+                row /= weights.sum() ** {"sqrt": 0.5, "mean": 1.0, "none": 0.0}.get(window.normalize, window.normalize)
         return X
 
 
@@ -44,4 +47,8 @@ def histories(draw: st.DrawFn) -> Sequences:
     ]
     begin = bounds[[j for j, _ in ends]]
     items = np.array([item for sequence in sequences for item in sequence], np.int32)
-    return Sequences(items, bounds, begin, begin + [length for _, length in ends], n_items)
+    clock = None
+    if draw(st.booleans()):
+        gaps = st.sampled_from([0.0, 0.25, 1.0, 3.5, 60.0])
+        clock = np.concatenate([np.zeros(0), *(np.cumsum([0.0, *(draw(gaps) for _ in s[1:])][: len(s)]) for s in sequences)])
+    return Sequences(items, bounds, begin, begin + [length for _, length in ends], n_items, clock)

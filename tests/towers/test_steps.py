@@ -169,14 +169,17 @@ def test_slopes_of_events(seed: int, dtype: type, many: bool, lost: bool) -> Non
     np.testing.assert_allclose(moved, scores, rtol=tolerance, atol=tolerance)
 
 
-def random_history(random: np.random.Generator, n_users: int, longest: int, n_items: int, window: Window) -> HistoryField:
+def random_history(
+    random: np.random.Generator, n_users: int, longest: int, n_items: int, window: Window, timed: bool = False
+) -> HistoryField:
     """A row for some of the events, in order: the history of each is what the user did before."""
     lengths = random.integers(0, longest + 1, n_users)
     bounds = np.append(0, np.cumsum(lengths))
     user = np.repeat(np.arange(n_users), lengths)
     some = np.flatnonzero(random.random(bounds[-1]) < 0.8) if bounds[-1] else np.empty(0, int)
     items = random.integers(0, n_items, bounds[-1]).astype(np.int32)
-    return HistoryField(items, bounds, bounds[user][some], some, n_items, window)
+    clock = np.concatenate([np.zeros(0), *(np.cumsum(random.random(n)) for n in lengths)]) if timed else None
+    return HistoryField(items, bounds, bounds[user][some], some, n_items, window, clock)
 
 
 windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]), st.sampled_from(NORMALIZATIONS))
@@ -187,7 +190,7 @@ windows = st.builds(Window, st.integers(0, 6), st.sampled_from([1.0, 0.9, 0.3]),
 @given(window=windows, seed=seeds)
 def test_a_history_by_sequence_takes_the_steps_of_products(model: type, kind: str, window: Window, seed: int) -> None:
     random = np.random.default_rng(seed)
-    history = random_history(random, 4, 12, 3, window)
+    history = random_history(random, 4, 12, 3, window, timed=seed % 2 == 1)
     n = history.shape[0]
     if n == 0:
         return

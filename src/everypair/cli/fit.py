@@ -21,16 +21,33 @@ from everypair.cli.options import (
     ModelCommand,
     configured,
     early_stopping_options,
+    section_of,
 )
 from everypair.cli.output import note, write_json
+from everypair.runtime.wording import named
 
 EXAMPLES = """\b
 Examples:
   everypair fit plays.csv --timestamp time --model mf --factors 32 --out model/
   everypair fit plays.csv --users users.csv --timestamp time --context user --context attributes:age,country --out model/
   everypair fit --config model.toml --epochs 20 --out model/
+  everypair fit plays.csv --items items.csv --timestamp time --auto 60s --out model/
 Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
 """
+
+
+class AutoType(click.ParamType):
+    """Parameter type: seconds, written as a duration, or a number of trials."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from everypair.data.durations import seconds
+
+        try:
+            return {"trials": int(value)} if value.isdigit() else {"seconds": seconds("auto", value)}
+        except ValueError:
+            self.fail(f"{value!r} is neither a time such as '60s' or '5min' nor a number of trials.", param, ctx)
 
 
 @click.command(cls=ModelCommand, epilog=EXAMPLES)
@@ -40,7 +57,10 @@ Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separa
 @configured(
     "fit", "--validation", type=click.Choice(PROTOCOLS), help="Choose the number of epochs on events that this protocol holds out."
 )
-@configured("fit", "--metric", help="The metric of --validation. [default: ndcg@10]")
+@click.option(
+    "--auto", type=AutoType(), help="Choose model, recipes and settings in about this time ('60s'), or in so many trials ('20')."
+)
+@configured("fit", "--metric", help="The metric of --validation and --auto. [default: ndcg@10]")
 @early_stopping_options("fit", "a fit")
 @configured(
     "fit", "--checkpoint", type=PATH, help="Folder for the state of the fit: after an interruption, the same command resumes."
@@ -50,19 +70,22 @@ Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separa
 @CONFIG
 @JSON
 @click.pass_context
-def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: bool, **options: Any) -> None:
+def fit(
+    ctx: click.Context, out: Path | None, validation: str | None, auto: dict[str, Any] | None, as_json: bool, **options: Any
+) -> None:
     """Train a model on tables of events, users and items (CSV or Parquet), and save it to a folder.
 
     With --validation, a first fit without the events that the protocol holds out ends when --metric on those no longer improves;
     then the model is trained on all events, for as many epochs. After Ctrl-C nothing is saved, and OUT stays as it was; with
-    --checkpoint, the same command resumes.
+    --checkpoint, the same command resumes. With --auto, model, recipes and settings are searched on events held out for it;
+    'everypair inspect OUT --toml' prints what was chosen.
     """
     from everypair.cli import build
 
     if out is None:
         raise click.UsageError("Give --out, the folder to save the model to.")
     for option, needed in (
-        ("metric", validation),
+        ("metric", validation or auto),
         ("patience", validation),
         ("evaluate_every", validation),
         ("every", options["checkpoint"]),
@@ -71,17 +94,23 @@ def fit(ctx: click.Context, out: Path | None, validation: str | None, as_json: b
             raise click.UsageError(
                 f"--{option.replace('_', '-')} is for {'--checkpoint' if option == 'every' else '--validation'}."
             )
+    if auto is not None:
+        _refuse_beside_auto(ctx, validation, options)
     checkpoints = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
-    recommender = build.recommender(ctx)
+    recommender = None if auto is not None else build.recommender(ctx)
     dataset = build.dataset(ctx)
     began = time.perf_counter()
     found = None
     with _prepared_folder(out):
-        if validation is not None:
+        if auto is not None:
+            recommender = _auto(dataset, auto, options["metric"], section_of(ctx, "model").get("n_threads"))
+        elif validation is not None:
             stopping = {key: options[key] for key in ("metric", "patience", "evaluate_every") if options[key] is not None}
             split = build.splitter(ctx, validation).split(dataset)
             recommender, found = _best_epochs(recommender, split, {**stopping, **checkpoints["validation"]})
-        _fit(recommender, dataset, checkpoints["fit"])
+        if auto is None:
+            _fit(recommender, dataset, checkpoints["fit"])
+        assert recommender is not None
         seconds = time.perf_counter() - began
         for text in recommender.state.notes:
             note(text)
@@ -137,6 +166,26 @@ def _best_epochs(template: Any, split: Any, stopping: dict[str, Any]) -> tuple[A
     best: Any = trial.validation_
     found = {"metric": best.metric, "epoch": best.best_epoch, "value": best.best_value, "by_popularity": best.by_popularity}
     return template.unfitted(model__epochs=best.best_epoch), found
+
+
+def _refuse_beside_auto(ctx: click.Context, validation: str | None, options: dict[str, Any]) -> None:
+    """Raise if something is given that the search chooses, or that it has no use for."""
+    given = [f"--{name.replace('_', '-')}" for name in ("checkpoint", "patience", "evaluate_every") if options[name] is not None]
+    if validation is not None:
+        given.append("--validation")
+    for section, free in (("model", {"n_threads"}), ("recommender", set()), ("split", set())):
+        chosen = section_of(ctx, section).keys() - free
+        given += [named(key, "Recommender" if section == "recommender" else None) for key in sorted(chosen)]
+    if given:
+        raise click.UsageError(f"--auto chooses model, recipes and settings itself: leave out {', '.join(given)}.")
+
+
+def _auto(dataset: Any, budget: dict[str, Any], metric: str | None, n_threads: int | None) -> Any:
+    """The recommender that a search chooses, fitted."""
+    import everypair as ep
+
+    asked: dict[str, Any] = {} if metric is None else {"metric": metric}
+    return ep.auto(dataset, **budget, **asked, n_threads=n_threads, tell=lambda text: note(text, label="")).recommender
 
 
 def _fit(recommender: Any, dataset: Any, options: dict[str, Any]) -> None:

@@ -176,9 +176,12 @@ def _figures(evaluation: Any) -> Iterator[tuple[str, float]]:
 
 def _toml(contents: dict[str, Any]) -> str:
     from everypair.recommend.config import from_config
-    from everypair.recommend.recipe_syntax import as_text, model_settings, toml
+    from everypair.recommend.event_weights import EventWeights
+    from everypair.recommend.recipe_syntax import as_text, model_settings, toml, weights_as_text
 
-    objects = {name: from_config(value) for name, value in contents["configuration"].items()}
+    configuration = dict(contents["configuration"])
+    weights = configuration.pop("event_weights", None)
+    objects = {name: from_config(value) for name, value in configuration.items()}
     recipes = {name: [as_text(recipe) for recipe in objects[name]] for name in ("context", "item")}
     dataset = contents["dataset"]
     data = {key: dataset[stored] for key, stored in DATA_KEYS.items()}
@@ -193,6 +196,11 @@ def _toml(contents: dict[str, Any]) -> str:
         {
             "data": data,
             "model": model_settings(objects["model"]),
-            "recommender": {**recipes, "unit": objects["unit"], "unknown": objects["unknown"]},
+            "recommender": {
+                **recipes,
+                "unit": objects["unit"],
+                "unknown": objects["unknown"],
+                "event_weights": None if weights is None else weights_as_text(EventWeights(**weights)),
+            },
         }
     )

@@ -60,6 +60,20 @@ class RecipeType(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class EventWeightsType(click.ParamType):
+    """Parameter type: weights of events, written as ``half_life=180d,length=0.5``."""
+
+    name = "weights"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        from everypair.recommend.recipe_syntax import event_weights
+
+        try:
+            return event_weights(value) if isinstance(value, str) else value
+        except (ValueError, TypeError) as error:
+            self.fail(str(error), param, ctx)
+
+
 class PicturePath(click.Path):
     """Parameter type: the path of a picture; a wrong suffix is refused before anything is computed."""
 
@@ -193,6 +207,9 @@ MODEL = _combined([
     recommender_option("--unit", type=choice("auto", "user", "event"), help="Contexts are users or events. [default: auto]"),
     recommender_option(
         "--unknown", type=choice("ignore", "error"), help="Values in requests that are not in the training data. [default: ignore]"
+    ),
+    recommender_option(
+        "--event-weights", type=EventWeightsType(), help="What an event weighs in training: half_life=180d,decay=0.99,length=0.5."
     ),
     configured("model", "--model", type=choice(*MODEL_NAMES), key="name", help="[default: fm]"),
 ])  # fmt: skip

@@ -130,7 +130,7 @@ def _cell(value: Any) -> str:
 def _toml(ctx: click.Context, tuning: Any, protocol: str, out: Path) -> str:
     """A TOML file for ``everypair fit`` and, by the same protocol, ``everypair evaluate``, with paths relative to it."""
     from everypair.cli.build import FILES
-    from everypair.recommend.recipe_syntax import as_text, model_settings, toml
+    from everypair.recommend.recipe_syntax import as_text, model_settings, toml, weights_as_text
 
     def relative(section: dict[str, Any]) -> dict[str, Any]:
         return {key: os.path.relpath(value, out.parent) if isinstance(value, Path) else value for key, value in section.items()}
@@ -144,7 +144,12 @@ def _toml(ctx: click.Context, tuning: Any, protocol: str, out: Path) -> str:
         {
             "data": relative(section_of(ctx, "data")),
             "model": model_settings(recommender.model),
-            "recommender": {**recipes, "unit": recommender.unit, "unknown": recommender.unknown},
+            "recommender": {
+                **recipes,
+                "unit": recommender.unit,
+                "unknown": recommender.unknown,
+                "event_weights": weights_as_text(recommender.event_weights),
+            },
             "split": relative(split if split.keys() & set(FILES) else {"protocol": protocol, **split}),
             "evaluate": {"metric": [tuning.metric], "include_seen": section_of(ctx, "tune").get("include_seen")},
         }

@@ -14,7 +14,7 @@ from everypair.cli.options import OPPOSITES, SPLIT_ARGUMENTS, ConfigurableParame
 from everypair.runtime.wording import Wording
 
 SECTION_OF = {"Dataset": "data", "Recommender": "recommender", "Splitter": "split"}
-RECIPE_CLASSES = ("Attributes", "History", "Previous")
+RECIPE_CLASSES = ("Attributes", "History", "Previous", "Vectors", "EventWeights")
 ENTRY = re.compile(r"(\w+)\[(.+)\]")  # of an argument: regularization['W']
 HELPER = "fit"  # the command to name where the one in use has no such option
 
@@ -59,7 +59,8 @@ class CommandLine(Wording):
 
     def shown(self, value: Any) -> str:
         from everypair.cli.build import SPLITTERS
-        from everypair.recommend.recipe_syntax import as_text
+        from everypair.recommend.event_weights import EventWeights
+        from everypair.recommend.recipe_syntax import as_text, weights_as_text
         from everypair.recommend.recipes import RECIPES, Recipe
 
         if isinstance(value, list):
@@ -70,6 +71,8 @@ class CommandLine(Wording):
                     return name
         if type(value) in RECIPES.values():
             return as_text(value)
+        if isinstance(value, EventWeights):
+            return weights_as_text(value) or ""
         return "none" if value is None else str(value)
 
     def in_python(self, words: str) -> str:

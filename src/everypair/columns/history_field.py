@@ -4,8 +4,10 @@ r"""A field of features for the history of a user: products by running sums, wit
 
     x_{cl} = \frac{1}{N_c} \sum_{j :\; i_j = l} \gamma^{\,t - j}
 
-over the events :math:`i_1, \dots, i_t` before a context (or the last few of them), with a decay :math:`\gamma \le 1`. Along a
-user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever the length of the history.
+over the events :math:`i_1, \dots, i_t` before a context (or the last few of them), with a decay :math:`\gamma \le 1`; with the
+times :math:`\tau` of events and a half-life h, each weight is multiplied by :math:`2^{-(\tau_t - \tau_j) / h}`. :math:`N_c` is the
+sum of the weights to a power. Along a user's events both ``X v`` and ``X' z`` are running sums: O(events), whatever the length of
+the history.
 """
 
 from __future__ import annotations
@@ -25,15 +27,20 @@ from everypair.kernels.simd import LANES
 from everypair.runtime.cached import cached_property
 from everypair.runtime.parallel import SERIAL, Workers
 
-NORMALIZATIONS = ("sqrt", "mean", "none")
+POWERS = {"sqrt": 0.5, "mean": 1.0, "none": 0.0}
+NORMALIZATIONS = tuple(POWERS)
 
 
 class Window(NamedTuple):
-    """How a history counts: its last few events or all (0), their decay, and the divisor of their weights."""
+    """How a history counts: its last few events or all (0), their decay, and the power of the sum of weights that divides them."""
 
     last: int
     decay: float
-    normalize: str
+    normalize: str | float
+
+    @property
+    def power(self) -> float:
+        return POWERS[self.normalize] if isinstance(self.normalize, str) else self.normalize
 
     def first(self, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
         """The position of the first event of each history ``begin:end`` that counts."""
@@ -53,6 +60,9 @@ class HistoryField(Field):
         The history of each row: ``items[begin:end]``, where ``begin`` is the beginning of a sequence.
     n_items : int
     window : Window
+    clock : array, optional
+        The time of each event since the first of its sequence, in half-lives: weights halve with each, besides their decay by
+        events.
     """
 
     one_hot = False
@@ -61,18 +71,19 @@ class HistoryField(Field):
     visits = 0  # events and rows that products have visited
 
     def __init__(
-        self, items: np.ndarray, bounds: np.ndarray, begin: np.ndarray, end: np.ndarray, n_items: int, window: Window
+        self,
+        items: np.ndarray,
+        bounds: np.ndarray,
+        begin: np.ndarray,
+        end: np.ndarray,
+        n_items: int,
+        window: Window,
+        clock: np.ndarray | None = None,
     ) -> None:
         self.shape = (len(end), n_items)
-        self.window = window
+        self.window, self._clock = window, clock
         self._items, self._begin, self._end = items, begin, end
         self._events = Compressed(bounds, items, 1.0)
-        counted = np.arange(self._counted.max(initial=0) + 1)
-        total = counted.astype(np.float64)
-        if window.decay < 1:
-            total = np.expm1(counted * np.log(window.decay)) / (window.decay - 1)
-        exponent = {"sqrt": -0.5, "mean": -1.0, "none": 0.0}[window.normalize]
-        self._scale = np.maximum(total, 1e-300) ** exponent * (total > 0)  # of a history of 0, 1, 2, ... events
         self._last = window.last or max(len(items), 1)  # longer than any sequence: nothing ever leaves
 
     @property
@@ -129,16 +140,50 @@ class HistoryField(Field):
 
     @cached_property
     def _entries(self) -> RunningSum:
-        return RunningSum(self.window.decay, self._last, 1.0, self.window.decay**self._last, self._scale)
+        decay, last = self.window.decay, self._last
+        if self._clock is None:
+            return RunningSum(
+                decay, last, 1.0, decay**last, self._scale_of(_total(np.arange(self._counted.max(initial=0) + 1), decay))
+            )
+        fades = decay * self._faded_since(1)
+        sums, leave, n = np.zeros(len(fades) + 1), decay**last * self._faded_since(last), len(fades)
+        fades, leave = np.append(fades, 0.0), np.append(leave[min(last, n) :], np.zeros(min(last, n)))
+        weights = RunningSum(fades, last, 1.0, leave, sums)
+        running_sums.running(0, len(self._bounds) - 1, self._bounds, np.zeros(n, np.int32), weights, np.ones(1), sums[1:])
+        return weights._replace(scale=self._scale_of(sums))
+
+    def _scale_of(self, total: np.ndarray) -> np.ndarray:
+        """The factors of histories with these sums of weights."""
+        return np.maximum(total, 1e-300) ** -self.window.power * (total > 0)
+
+    def _faded_since(self, back: int) -> np.ndarray:
+        """By how much each event has halved that came so many before one, up to the first of its sequence."""
+        assert self._clock is not None
+        n = len(self._clock)
+        before = np.maximum(np.arange(n) - back, np.repeat(self._bounds[:-1], np.diff(self._bounds)))
+        return np.exp2(self._clock[before] - self._clock)
+
+    @property
+    def _scale_at(self) -> np.ndarray:
+        """Where the scale of each row is: see :func:`~everypair.kernels.running_sums.scale_at`."""
+        return self._counted if self._clock is None else self._end
 
     @cached_property
     def _squares(self) -> RunningSum:
         """What a repeated item adds to its square depends on when it occurred before."""
-        decay = self.window.decay**2
+        x = self._entries
         enter, leave = np.ones(len(self._items)), np.zeros(len(self._items))
-        repeats = running_sums.square_coefficients(self._bounds, self._items, self.shape[1], self._entries, enter, leave)
-        coefficients = (enter, leave) if repeats else (1.0, decay**self._last)
-        return RunningSum(decay, self._last, *coefficients, self._scale**2)
+        repeats = running_sums.square_coefficients(self._bounds, self._items, self.shape[1], x, self._halvings, enter, leave)
+        coefficients = (enter, leave) if repeats else (1.0, x.leave**2 if self._clock is not None else (x.decay**2) ** x.last)
+        return RunningSum(x.decay**2, x.last, *coefficients, x.scale**2)
+
+    @property
+    def _halvings(self) -> np.ndarray | None:
+        """How often the weight of a sequence's first event has halved at each event; None without a clock."""
+        if self._clock is None:
+            return None
+        step = np.arange(len(self._items)) - np.repeat(self._bounds[:-1], np.diff(self._bounds))
+        return self._clock - step * np.log2(self.window.decay)
 
     def count_visits(self, products: int) -> None:
         """Add the visits of so many products to ``visits``."""
@@ -146,7 +191,9 @@ class HistoryField(Field):
 
     def take(self, index: np.ndarray) -> HistoryField:
         """The rows ``index``."""
-        return HistoryField(self._items, self._bounds, self._begin[index], self._end[index], self.shape[1], self.window)
+        return HistoryField(
+            self._items, self._bounds, self._begin[index], self._end[index], self.shape[1], self.window, self._clock
+        )
 
     def toarray(self) -> np.ndarray:
         return np.stack([self.multiply(column, SERIAL) for column in np.eye(self.shape[1])], axis=1)
@@ -155,11 +202,15 @@ class HistoryField(Field):
         """The items of a row's history and their shares; those of a repeated item are added up."""
         first, end = int(self.window.first(self._begin[row], self._end[row])), int(self._end[row])
         weight = self.window.decay ** np.arange(end - first - 1, -1, -1, dtype=np.float64)
+        if self._clock is not None and end > first:
+            weight *= np.exp2(self._clock[first:end] - self._clock[end - 1])
         items, place = np.unique(self._items[first:end], return_inverse=True)
-        return items, np.bincount(place, weight, len(items)) * self._scale[end - first]
+        return items, np.bincount(place, weight, len(items)) * self._entries.scale[self._scale_at[row]]
 
     def content(self) -> Iterator[Any]:
         yield from (self.shape, *self.window, self._items, self._bounds, self._begin, self._end)
+        if self._clock is not None:
+            yield self._clock
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         return self._forward(v, self._entries, workers)
@@ -190,7 +241,7 @@ class HistoryField(Field):
 
     def multiply_squared_transposed(self, z: np.ndarray, workers: Workers) -> np.ndarray:
         found = self._backward(z, self._squares, workers)
-        if np.ndim(self._squares.enter) == 0:
+        if np.ndim(self._squares.enter) == 0 and self._clock is None:
             return found
         # An event that entered and left again may leave its rounding behind, and L2 weights made of it would be negative.
         entered = self._backward(np.abs(z), self._squares._replace(leave=0.0), workers)
@@ -205,12 +256,17 @@ class HistoryField(Field):
         sums = np.empty(len(self._items))
         workers.run(running_sums.running, self._events.ranges(workers), self._bounds, self._items, x, v, sums)
         out = np.empty(self.shape[0], v.dtype)
-        workers.run(running_sums.take_at, workers.even(len(out)), self._position, sums, x.scale[self._counted], out)
+        workers.run(running_sums.take_at, workers.even(len(out)), self._position, sums, x.scale[self._scale_at], out)
         return out
 
     def _backward(self, z: np.ndarray, x: RunningSum, workers: Workers) -> np.ndarray:
         self.count_visits(1)
         sums = np.zeros(len(self._items))
-        running_sums.add_at(self._position, z, x.scale[self._counted], sums)
+        running_sums.add_at(self._position, z, x.scale[self._scale_at], sums)
         workers.run(running_sums.running_transposed, self._events.ranges(workers), self._bounds, x, sums)
         return self._by_item.apply(sparse.multiply, sums, workers).astype(z.dtype, copy=False)
+
+
+def _total(counted: np.ndarray, decay: float) -> np.ndarray:
+    """The sum of the weights of so many events."""
+    return counted.astype(np.float64) if decay == 1 else np.expm1(counted * np.log(decay)) / (decay - 1)

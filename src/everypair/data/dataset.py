@@ -189,7 +189,7 @@ class Dataset:
             self._keep_items(item_source)
         self.user_table = self._attributes(user_source, self.users_key, "user", self.users)
         self.item_table = self._attributes(item_source, self.items_key, "item", self.items)
-        for name in {"history", user} & {*self.user_table.column_names, *self.event_table.column_names}:
+        for name in {"history", "history_times", user} & {*self.user_table.column_names, *self.event_table.column_names}:
             self.notes.append(f"requests cannot have an attribute {name!r}, which has another meaning there: rename the column.")
         for name in self.user_table.column_names:
             if name in self.event_table.column_names:
@@ -305,6 +305,12 @@ class Dataset:
         part = self._copy()
         part._keep(index)
         return part
+
+    def weighted(self, factor: np.ndarray) -> Dataset:
+        """The same events with other weights: their own times these."""
+        other = self._copy()
+        other.weight = factor if self.weight is None else self.weight * factor
+        return other
 
     def _copy(self) -> Dataset:
         """A shallow copy without notes."""

@@ -18,6 +18,7 @@ from numba.extending import intrinsic, register_jitable
 
 from everypair.kernels.jit import native_only, pick
 from everypair.kernels.panel_rows import Path, RowCode, advance_plain, gradients_plain, line_plain, products_plain
+from everypair.kernels.running_sums import scale_at
 from everypair.kernels.simd import I64, LANES
 
 
@@ -33,7 +34,7 @@ class PanelSequence(NamedTuple):
 class SquareSum(NamedTuple):
     """:class:`~everypair.kernels.running_sums.RunningSum` for squares, by other names."""
 
-    decay2: float
+    decay2: Any
     enter2: Any
     leave2: Any
     scale2: np.ndarray
@@ -65,11 +66,11 @@ def _forward(sequence, decay, last, enter, leave, scale, W, out):
     total, done = np.zeros(W.shape[1]), 0
     for c in range(len(count)):
         for n in range(done, count[c]):
-            total = decay * total + pick(enter, begin + n) * W[items[n]]
+            total = pick(decay, begin + n) * total + pick(enter, begin + n) * W[items[n]]
             if n >= last:
                 total = total - pick(leave, begin + n - last) * W[items[n - last]]
         done = count[c]
-        out[c] = total * scale[min(count[c], last)]
+        out[c] = total * scale[scale_at(decay, last, begin, count[c])]
 
 
 @register_jitable
@@ -80,12 +81,12 @@ def _backward(sequence, decay, last, enter, leave, scale, Z, out):
     for n in range(end - 1, -1, -1):
         while c > 0 and count[c - 1] > n:
             c -= 1
-            total = total + scale[min(count[c], last)] * Z[c]
+            total = total + scale[scale_at(decay, last, begin, count[c])] * Z[c]
         adjoint[n] = total
         out[items[n]] += pick(enter, begin + n) * total
         if n < end - last:
             out[items[n]] -= pick(leave, begin + n) * adjoint[n + last]
-        total = decay * total
+        total = pick(decay, begin + n) * total
 
 
 def gradient_plain(sequence, x, x2, indptr, pairs, tables, state, gram, room, out):
@@ -234,17 +235,18 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
         with self.over(I64(0), self.length("count"), 1) as r:
             until = self.index("count", r)
             with self.over(builder.load(done), until, 1) as n:
-                builder.store(self.times(self.cast(self["decay"]), builder.load(total)), total)
+                p = builder.add(self["begin"], n)
+                builder.store(self.times(self.cast(self._factor("decay", p)), builder.load(total)), total)
                 if squares is not None:
-                    builder.store(builder.fmul(self._pair_of(self["decay2"]), builder.load(total2)), total2)
+                    builder.store(builder.fmul(self._pair_of(self._factor("decay2", p)), builder.load(total2)), total2)
                 add(n, "enter", 1.0)
                 with builder.if_then(builder.icmp_signed(">=", n, last)):
                     add(builder.sub(n, last), "leave", -1.0)
             builder.store(until, done)
-            counted = self._counted(until)
-            moved, of_squares = self.times(self.cast(self.value("scale", counted)), builder.load(total)), (None, None)
+            at = self._scale_at(until)
+            moved, of_squares = self.times(self.cast(self.value("scale", at)), builder.load(total)), (None, None)
             if squares is not None:
-                both = builder.fmul(self._pair_of(self.value("scale2", counted)), builder.load(total2))
+                both = builder.fmul(self._pair_of(self.value("scale2", at)), builder.load(total2))
                 of_squares = tuple(self.cast(builder.extract_element(both, ir.IntType(32)(j))) for j in range(2))
             yield r, builder.add(self["lo"], r), moved, of_squares
 
@@ -265,7 +267,7 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
                 item, p = self.index("items", n), builder.add(self["begin"], n)
                 for product, total in zip(products, totals, strict=True):
                     self._share(product, n, item, p, leaves, builder.load(total))
-                    faded = self._scaled(self["decay" + product.which], builder.load(total))
+                    faded = self._scaled(self._factor("decay" + product.which, p), builder.load(total))
                     builder.store(faded, total)
 
         with self.over(I64(0), rows, 1) as position:
@@ -273,10 +275,10 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
             count = self.index("count", r)
             events(count)
             builder.store(count, above)
-            counted = self._counted(count)
+            at = self._scale_at(count)
             for product, total, value in zip(products, totals, of_row(r), strict=True):
                 wide = self._double(value) if product.single else value
-                self.add(total, self._scaled(self.value("scale" + product.which, counted), wide))
+                self.add(total, self._scaled(self.value("scale" + product.which, at), wide))
         events(I64(0))
 
     def _share(self, product: _Transposed, n: Any, item: Any, p: Any, leaves: Any, total: Any) -> None:
@@ -309,7 +311,10 @@ class _HistoryCode(RowCode):  # pragma: no cover - compiled
     def _factor(self, name: str, p: Any) -> Any:
         return self.value(name, p) if isinstance(self.kind(name), types.Array) else self[name]
 
-    def _counted(self, count: Any) -> Any:
+    def _scale_at(self, count: Any) -> Any:
+        """See :func:`~everypair.kernels.running_sums.scale_at`."""
+        if isinstance(self.kind("decay"), types.Array):
+            return self.builder.add(self["begin"], count)
         return self.builder.select(self.builder.icmp_signed("<", count, self["last"]), count, self["last"])
 
     def length(self, name: str) -> Any:

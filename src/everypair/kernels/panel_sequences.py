@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everypair.kernels.jit import fill, leaf
+from everypair.kernels.jit import fill, leaf, pick
 from everypair.kernels.panel_histories import Adjoints, PanelSequence, SquareSum, Sums, gradient, loss_along, move, product
 from everypair.kernels.panel_levels import PanelData
 from everypair.kernels.panel_rows import RowGram, advance, gradients, line, products
+from everypair.kernels.running_sums import scale_at
 from everypair.kernels.sequences import HistorySums, Sequences, longest, of_sequence
 from everypair.kernels.simd import LANES
 
@@ -119,20 +120,20 @@ def add_panel_product(start, stop, sequences, x, W, out):
     """``out += X W`` for the rows of ranges of sequences: running sums in float64, as W may be large beside their differences."""
     total = np.empty(LANES)
     for s in range(sequences.ranges[start], sequences.ranges[stop]):
-        _, items, count = of_sequence(sequences, s)
+        begin, items, count = of_sequence(sequences, s)
         rows, done = out[sequences.rows[s] : sequences.rows[s + 1]], 0
         fill(total, 0.0)
         for c in range(len(count)):
             for n in range(done, count[c]):
-                entering = W[items[n]]
+                entering, decay = W[items[n]], pick(x.decay, begin + n)
                 if n >= x.last:
-                    leaving = W[items[n - x.last]]
+                    leaving, left = W[items[n - x.last]], pick(x.leave, begin + n - x.last)
                     for f in range(LANES):
-                        total[f] = x.decay * total[f] + (entering[f] - x.leave * leaving[f])
+                        total[f] = decay * total[f] + (entering[f] - left * leaving[f])
                 else:
                     for f in range(LANES):
-                        total[f] = x.decay * total[f] + entering[f]
-            done, row, scale = count[c], rows[c], x.scale[min(count[c], x.last)]
+                        total[f] = decay * total[f] + entering[f]
+            done, row, scale = count[c], rows[c], x.scale[scale_at(x.decay, x.last, begin, count[c])]
             for f in range(LANES):
                 row[f] += scale * total[f]
 

@@ -3,7 +3,7 @@
 Sequences lie end to end in ``items``: sequence s holds the positions ``bounds[s]:bounds[s + 1]``. The history of a row is the first
 events of a sequence, or the last few of those; X has a row for each, with the decayed and scaled number of times each item occurs.
 Along a sequence ``X v`` is a running sum: an event enters, fades with every later one and, where only the ``last`` events count,
-leaves.
+leaves. By how much it fades is the same for all events (their number counts), or differs (the time between them counts, too).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba.core import types
+from numba.extending import overload
 
 from everypair.kernels.jit import fill, fused, inlined, kernel, leaf, pick
 from everypair.kernels.row_vectors import add_multiple
@@ -20,11 +22,12 @@ from everypair.runtime.numerics import Values
 class RunningSum(NamedTuple):
     """How events add up to the entries of X, or to their squares.
 
-    The event at position p enters with the factor ``enter[p]`` and leaves with ``leave[p]``; ``scale`` is the factor of a history
-    of which 0, 1, 2, ... events count.
+    When the event at position p enters, with the factor ``enter[p]``, what came before fades by ``decay[p]`` (of which there is one
+    more than of events); later it leaves with ``leave[p]``. ``scale`` is the factor of a history of which 0, 1, 2, ... events
+    count, or, if ``decay`` is an array, of the one that ends before position 0, 1, 2, ...: see :func:`scale_at`.
     """
 
-    decay: float
+    decay: Values
     last: int
     enter: Values
     leave: Values
@@ -48,9 +51,21 @@ def leave(x, p, value, change):
 
 
 @inlined
-def run_on(x, total, change):
-    """The sum after the change."""
-    return fused(x.decay, total, change)
+def run_on(x, p, total, change):
+    """The sum after the change at position p."""
+    return fused(pick(x.decay, p), total, change)
+
+
+def scale_at(decay, last, begin, count):
+    """Where the factor of a history is: that of the first ``count`` events of a sequence that begins at ``begin``."""
+    return min(count, last) if np.ndim(decay) == 0 else begin + count
+
+
+@overload(scale_at, inline="always")
+def _scale_at(decay, last, begin, count):  # pragma: no cover - runs inside the compiler
+    if isinstance(decay, types.Array):
+        return lambda decay, last, begin, count: begin + count
+    return lambda decay, last, begin, count: min(count, last)
 
 
 @kernel
@@ -63,7 +78,7 @@ def running(start, stop, bounds, items, x, v, out):
             change = enter(x, begin + n, v[events[n]])
             if n >= x.last:
                 change = leave(x, begin + n - x.last, v[events[n - x.last]], change)
-            total = run_on(x, total, change)
+            total = run_on(x, begin + n, total, change)
             out[begin + n] = total
 
 
@@ -77,7 +92,7 @@ def running_transposed(start, stop, bounds, x, z):
     for s in range(start, stop):
         total = np.float64(0.0)
         for p in range(bounds[s + 1] - 1, bounds[s] - 1, -1):
-            total = x.decay * total + z[p]
+            total = pick(x.decay, p + 1) * total + z[p]
             z[p] = total
         for p in range(bounds[s], bounds[s + 1]):
             whole = pick(x.enter, p) * z[p]
@@ -116,9 +131,8 @@ def add_history(start, stop, items, begin, end, x, W, out):
 
     The sum continues from row to row while they follow each other in a sequence, and starts anew where they do not.
     """
-    decay, last = x.decay, x.last
+    last = x.last
     total = np.zeros(W.shape[1], np.float64)
-    gone = decay**last
     sequence, p, first = -1, 0, 0  # the sum is over items[first:p]
     for r in range(start, stop):
         if begin[r] != sequence or end[r] < p:
@@ -128,16 +142,30 @@ def add_history(start, stop, items, begin, end, x, W, out):
         while p < end[r]:
             entering = W[items[p]]
             if p - last >= first:
-                _next_vector(decay, total, entering, gone, W[items[p - last]])
+                _next_vector(pick(x.decay, p), total, entering, pick(x.leave, p - last), W[items[p - last]])
             else:
-                _next_vector(decay, total, entering, 0.0, entering)
+                _next_vector(pick(x.decay, p), total, entering, 0.0, entering)
             p += 1
-        add_multiple(x.scale[min(end[r] - begin[r], last)], total, out[r - start])
+        add_multiple(x.scale[scale_at(x.decay, last, begin[r], end[r] - begin[r])], total, out[r - start])
+
+
+def faded(decay, clock, before, now):
+    """By how much an event at position ``before`` has faded at position ``now``."""
+    return decay ** (now - before) if clock is None else 2.0 ** (clock[before] - clock[now])
+
+
+@overload(faded, inline="always")
+def _faded(decay, clock, before, now):  # pragma: no cover - runs inside the compiler
+    if isinstance(clock, types.Array):
+        return lambda decay, clock, before, now: 2.0 ** (clock[before] - clock[now])
+    return lambda decay, clock, before, now: decay ** (now - before)
 
 
 @kernel
-def square_coefficients(bounds, items, n_items, x, enter, leave):
+def square_coefficients(bounds, items, n_items, x, clock, enter, leave):
     """Fill in ``enter`` and ``leave`` of the running sum of squared entries, given the running sum x of entries.
+
+    ``clock`` has the position of each event on a scale on which weights halve; None: they fade by ``x.decay`` with each event.
 
     An item of weight y that occurs again goes from ``y^2`` to ``(y + 1)^2``, one that loses an event of weight w from ``y^2``
     to ``(y - w)^2``. Returns whether any item occurred again while it counted.
@@ -145,20 +173,19 @@ def square_coefficients(bounds, items, n_items, x, enter, leave):
     weight = np.zeros(n_items, np.float64)
     when = np.zeros(n_items, np.int64)
     decay, last = x.decay, x.last
-    gone = decay**last
     again = False
     for s in range(len(bounds) - 1):
         for p in range(bounds[s], bounds[s + 1]):
             item = items[p]
-            y = weight[item] * decay ** (p - when[item])
+            y = weight[item] * faded(decay, clock, when[item], p)
             if y > 0.0:
                 again = True
             enter[p] = 1.0 + 2.0 * y
             weight[item], when[item] = y + 1.0, p
             q = p - last
             if q >= bounds[s]:
-                item = items[q]
-                y = weight[item] * decay ** (p - when[item])
+                item, gone = items[q], pick(x.leave, q)
+                y = weight[item] * faded(decay, clock, when[item], p)
                 leave[q] = gone * (2.0 * y - gone)
                 left = y - gone
                 weight[item], when[item] = left if left > 1e-9 * y else 0.0, p

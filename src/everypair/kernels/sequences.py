@@ -12,7 +12,7 @@ import numpy as np
 
 from everypair.kernels.jit import fill, leaf
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_rows
-from everypair.kernels.running_sums import RunningSum, enter, leave, run_on
+from everypair.kernels.running_sums import RunningSum, enter, leave, run_on, scale_at
 
 
 class Sequences(NamedTuple):
@@ -74,9 +74,9 @@ def forward(sequences, x, s, v, out):
             change = enter(x, begin + n, v[items[n]])
             if n >= x.last:
                 change = leave(x, begin + n - x.last, v[items[n - x.last]], change)
-            total = run_on(x, total, change)
+            total = run_on(x, begin + n, total, change)
         done = count[c]
-        out[c] = total * x.scale[min(count[c], x.last)]
+        out[c] = total * x.scale[scale_at(x.decay, x.last, begin, count[c])]
 
 
 @leaf
@@ -92,8 +92,8 @@ def backward(sequences, x, s, z, adjoint, out):
         more = np.float64(0.0)
         while c > 0 and count[c - 1] > n:
             c -= 1
-            more += z[c] * x.scale[min(count[c], x.last)]
-        total = run_on(x, total, more)
+            more += z[c] * x.scale[scale_at(x.decay, x.last, begin, count[c])]
+        total = run_on(x, begin + n + 1, total, more)
         adjoint[n] = total
         share = enter(x, begin + n, total)
         if n < end - x.last:
@@ -120,10 +120,10 @@ def forward_both(sequences, sums, s, v, out, out2):
                 i = items[n - x.last]
                 change = leave(x, begin + n - x.last, v[2 * i], change)
                 change2 = leave(x2, begin + n - x.last, v[2 * i + 1], change2)
-            total, total2 = run_on(x, total, change), run_on(x2, total2, change2)
+            total, total2 = run_on(x, begin + n, total, change), run_on(x2, begin + n, total2, change2)
         done = count[c]
-        out[c] = total * x.scale[min(count[c], x.last)]
-        out2[c] = total2 * x2.scale[min(count[c], x.last)]
+        out[c] = total * x.scale[scale_at(x.decay, x.last, begin, count[c])]
+        out2[c] = total2 * x2.scale[scale_at(x2.decay, x.last, begin, count[c])]
 
 
 @leaf
@@ -137,9 +137,9 @@ def backward_both(sequences, sums, s, z, z2, adjoint, out):
         more, more2 = np.float64(0.0), np.float64(0.0)
         while c > 0 and count[c - 1] > n:
             c -= 1
-            more += z[c] * x.scale[min(count[c], x.last)]
-            more2 += z2[c] * x2.scale[min(count[c], x.last)]
-        total, total2 = run_on(x, total, more), run_on(x2, total2, more2)
+            more += z[c] * x.scale[scale_at(x.decay, x.last, begin, count[c])]
+            more2 += z2[c] * x2.scale[scale_at(x2.decay, x.last, begin, count[c])]
+        total, total2 = run_on(x, begin + n + 1, total, more), run_on(x2, begin + n + 1, total2, more2)
         adjoint[2 * n], adjoint[2 * n + 1] = total, total2
         share, share2 = enter(x, begin + n, total), enter(x2, begin + n, total2)
         if n < end - x.last:

@@ -23,6 +23,7 @@ from everypair.recommend.adapters.registry import adapter_of
 from everypair.recommend.config import from_config, known_classes, to_config
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
+from everypair.recommend.event_weights import EventWeights, changed_arguments
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import check_recipes
@@ -39,6 +40,7 @@ UNREADABLE = (
     KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, OSError,
     pa.ArrowException,
 )  # fmt: skip
+WEIGHTS = "event_weights"  # in the configuration, where there are some
 
 
 class Archived(NamedTuple):
@@ -74,6 +76,7 @@ def save(archived: Archived, path: str | os.PathLike[str], custom: Iterable[type
             "model": to_config(state.adapter.model, known),  # with the arguments of the fit: those of the next may be others
             **{side: to_config(state.recipes[side], known) for side in SIDES},
             **{name: to_config(arguments[name], known) for name in ("unit", "unknown")},
+            **({} if state.event_weights is None else {WEIGHTS: changed_arguments(state.event_weights)}),
         },
         "by_user": state.by_user,
         "facts": facts,
@@ -119,14 +122,27 @@ def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any], known: M
     popularity = check_floats(numbers["popularity"], dataset.n_items)
     unknown = UnknownCounts({name: check.integer(name, count, low=0) for name, count in manifest["unknown"].items()})
     contexts, items = descriptions["context"], descriptions["item"]
-    state = FittedState(dataset, recipes, contexts, items, adapter, popularity, check_flag("by_user", manifest["by_user"]), unknown)
+    if arguments[WEIGHTS] is not None:
+        arguments[WEIGHTS].check(dataset)
+    state = FittedState(
+        dataset,
+        recipes,
+        contexts,
+        items,
+        adapter,
+        popularity,
+        check_flag("by_user", manifest["by_user"]),
+        arguments[WEIGHTS],
+        unknown,
+    )
     adapter.restore(Stored(numbers, index, dict(facts["model"])), state.no_contexts(), state.item_columns)
     return Archived(replace(state, adapter=adapter.frozen()), arguments, evaluation)
 
 
 def _arguments(configuration: Mapping[str, Any], known: Mapping[str, type]) -> dict[str, Any]:
     """The arguments of the Recommender, checked."""
-    arguments = {name: from_config(value, known) for name, value in configuration.items()}
+    weights = configuration.get(WEIGHTS)
+    arguments = {name: from_config(value, known) for name, value in configuration.items() if name != WEIGHTS}
     if not isinstance(arguments["model"], Model):
         raise ValueError(f"its model must be one, got {arguments['model']!r}.")
     if isinstance(arguments["model"], TowerModel):
@@ -136,4 +152,5 @@ def _arguments(configuration: Mapping[str, Any], known: Mapping[str, type]) -> d
         **{side: check_recipes(side, list(arguments[side])) for side in SIDES},
         "unit": check.choice("unit", arguments["unit"], UNITS),
         "unknown": check.choice("unknown", arguments["unknown"], UNKNOWN),
+        WEIGHTS: None if weights is None else EventWeights(**weights),
     }

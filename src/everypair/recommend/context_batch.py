@@ -15,9 +15,11 @@ import pyarrow as pa
 from everypair.data import Dataset, Ids
 from everypair.data.arrow import decoded, is_number, is_text, value_type
 from everypair.data.text_columns import INTEGER, NUMBER
+from everypair.data.times import times
 
 LONGEST = 20  # characters of a 64-bit integer
 HISTORY = "history"  # the key of a request for the items seen so far
+HISTORY_TIMES = "history_times"  # that for their times
 
 
 class AttributeColumn(NamedTuple):
@@ -56,6 +58,10 @@ class ContextBatch:
         Whether the history is that of a request, and not that of the dataset.
     unknown : dict
         How many users and items of histories the requests name that are not in the dataset.
+    times : array, optional
+        The times of ``items``, in the unit of the dataset's; None: it has none.
+    untimed : int
+        How many histories of requests have several items and no times, which are taken for events of one moment.
     """
 
     side = "context"
@@ -69,6 +75,8 @@ class ContextBatch:
     item_ids: Ids
     own_history: np.ndarray
     unknown: dict[str, int] = field(default_factory=dict)
+    times: np.ndarray | None = None
+    untimed: int = 0
 
     def content(self) -> Iterator[Any]:
         """All it holds, for a fingerprint: attributes as the bytes of an Arrow stream."""
@@ -88,8 +96,10 @@ class ContextBatch:
         user = dataset.user[events]
         attributes = {name: AttributeColumn(dataset.user_table[name], user) for name in dataset.user_table.column_names}
         attributes |= {name: AttributeColumn(dataset.event_table[name], events) for name in dataset.event_table.column_names}
-        own = np.zeros(len(user), bool)
-        return cls(user, dataset.item, dataset.bounds, dataset.bounds[user], events, attributes, dataset.users, dataset.items, own)
+        own, begin = np.zeros(len(user), bool), dataset.bounds[user]
+        return cls(
+            user, dataset.item, dataset.bounds, begin, events, attributes, dataset.users, dataset.items, own, times=dataset.time
+        )
 
     @classmethod
     def of_users(cls, dataset: Dataset, users: Any) -> ContextBatch:
@@ -100,14 +110,17 @@ class ContextBatch:
         attributes |= {name: AttributeColumn(dataset.event_table[name], nothing) for name in dataset.event_table.column_names}
         begin, end = (np.where(user >= 0, dataset.bounds[user + after], 0) for after in (0, 1))
         own = np.zeros(len(user), bool)
-        return cls(user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items, own)
+        return cls(
+            user, dataset.item, dataset.bounds, begin, end, attributes, dataset.users, dataset.items, own, times=dataset.time
+        )
 
     @classmethod
     def of_requests(cls, requests: Sequence[Mapping[str, Any]], dataset: Dataset) -> ContextBatch:
         """The contexts of live requests.
 
-        A request is a mapping of attributes by name, ``"history"`` (items, oldest first) and, for a known user, the id, named as in
-        the interactions. Where the request of a known user has no value, that of the dataset is used. Unknown items are left out.
+        A request is a mapping of attributes by name, ``"history"`` (items, oldest first), ``"history_times"`` (the time of
+        each) and, for a known user, the id, named as in the interactions. Where the request of a known user has no value, that of
+        the dataset is used. Unknown items are left out.
         """
         if isinstance(requests, Mapping) or not isinstance(requests, Sequence):
             raise TypeError(f"requests must be a list of mappings, such as [{{{HISTORY!r}: []}}], got {type(requests).__name__}.")
@@ -119,14 +132,19 @@ class ContextBatch:
         named = [r for r, request in enumerate(requests) if request.get(user) is not None]
         with blamed_on(named[0] if len(named) == 1 else None, user):
             users[named] = dataset.users.codes([requests[r][user] for r in named], f"{user!r} of requests")
-        histories, unknown_items = _histories(requests, users, dataset)
-        bounds = np.append(0, np.cumsum([len(history) for history in histories])).astype(np.int64)
-        items = np.concatenate([np.empty(0, np.int32), *histories]).astype(np.int32)
-        given = [{name: value for name, value in request.items() if name not in (user, HISTORY)} for request in requests]
+        histories = _histories(requests, users, dataset)
+        bounds = np.append(0, np.cumsum([len(history) for history in histories.items])).astype(np.int64)
+        items = np.concatenate([np.empty(0, np.int32), *histories.items]).astype(np.int32)
+        times = None if dataset.time is None else np.concatenate([dataset.time[:0], *histories.times])
+        others = (user, HISTORY, HISTORY_TIMES)
+        given = [{name: value for name, value in request.items() if name not in others} for request in requests]
         attributes = {name: _attribute(name, dtype, given, users, dataset) for name, dtype in types.items()}
         own = np.array([request.get(HISTORY) is not None for request in requests], bool)
-        unknown = {user: int(np.sum(users[named] < 0)), HISTORY: unknown_items}
-        return cls(users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.users, dataset.items, own, unknown)
+        unknown = {user: int(np.sum(users[named] < 0)), HISTORY: histories.unknown}
+        return cls(
+            users, items, bounds, bounds[:-1], bounds[1:], attributes, dataset.users, dataset.items, own, unknown, times,
+            histories.untimed,
+        )  # fmt: skip
 
     def take(self, index: np.ndarray) -> ContextBatch:
         """Some of the rows."""
@@ -145,7 +163,10 @@ class ContextBatch:
             return replace(self, attributes=attributes)
         bounds = np.append(0, np.cumsum(lengths)).astype(np.int64)
         at = np.repeat(self.begin - bounds[:-1], lengths) + np.arange(bounds[-1])
-        return replace(self, items=self.items[at], bounds=bounds, begin=bounds[:-1], end=bounds[1:], attributes=attributes)
+        times = None if self.times is None else self.times[at]
+        return replace(
+            self, items=self.items[at], bounds=bounds, begin=bounds[:-1], end=bounds[1:], attributes=attributes, times=times
+        )
 
     def anonymous(self) -> ContextBatch:
         """The same rows with their attributes alone: no user, no history."""
@@ -182,26 +203,79 @@ def _check_names(r: int, request: Any, user: str, attributes: Iterable[str]) -> 
     if not isinstance(request, Mapping):
         raise TypeError(f"request {r} must be a mapping of names to values, got {type(request).__name__}.")
     for name in request:
-        if name not in attributes and name not in (user, HISTORY):
+        if name not in attributes and name not in (user, HISTORY, HISTORY_TIMES):
             known = ", ".join(map(repr, attributes)) or "none"
             with blamed_on(r, name):
                 raise ValueError(
                     f"request {r} has {name!r}, which the data do not have. A request may have {user!r} (an id), "
-                    f"{HISTORY!r} (items), and attributes: {known}."
+                    f"{HISTORY!r} (items), {HISTORY_TIMES!r}, and attributes: {known}."
                 )
 
 
-def _histories(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Dataset) -> tuple[list[np.ndarray], int]:
-    """The codes of the items of each request's history, or else of its user's; and the number of unknown items."""
-    histories = [
-        dataset.item[dataset.bounds[user] : dataset.bounds[user + 1]] if user >= 0 else np.empty(0, np.int32) for user in users
-    ]
+class Histories(NamedTuple):
+    """The histories of requests: the codes of their items, their times, and how many items are unknown."""
+
+    items: list[np.ndarray]
+    times: list[np.ndarray]  # empty where the dataset has none
+    unknown: int
+    untimed: int
+
+
+def _histories(requests: Sequence[Mapping[str, Any]], users: np.ndarray, dataset: Dataset) -> Histories:
+    """Those that requests have, or else those of their users."""
+    places = [slice(dataset.bounds[user], dataset.bounds[user + 1]) if user >= 0 else slice(0) for user in users]
+    histories = [dataset.item[place] for place in places]
     given = {r: _history(r, request[HISTORY]) for r, request in enumerate(requests) if request.get(HISTORY) is not None}
     with blamed_on(next(iter(given)) if len(given) == 1 else None, HISTORY):
         codes = dataset.items.codes([item for history in given.values() for item in history], f"{HISTORY!r} of requests")
-    for r, part in zip(given, np.split(codes, np.cumsum([len(history) for history in given.values()])), strict=False):
+    parts = np.split(codes, np.cumsum([len(history) for history in given.values()]))
+    times = [] if dataset.time is None else [dataset.time[place] for place in places]
+    untimed = 0
+    for r, request in enumerate(requests):
+        if r not in given and request.get(HISTORY_TIMES) is not None:
+            with blamed_on(r, HISTORY_TIMES):
+                raise ValueError(f"request {r} has {HISTORY_TIMES!r} without {HISTORY!r}, whose times they would be.")
+    for (r, history), part in zip(given.items(), parts, strict=False):
         histories[r] = part[part >= 0]
-    return histories, int(np.sum(codes < 0))
+        own = None
+        if requests[r].get(HISTORY_TIMES) is not None:
+            with blamed_on(r, HISTORY_TIMES):
+                own = _times(r, requests[r][HISTORY_TIMES], len(history), dataset)
+        untimed += own is None and len(histories[r]) > 1
+        if dataset.time is not None:
+            times[r] = (np.zeros(len(part), dataset.time.dtype) if own is None else own)[part >= 0]
+    return Histories(histories, times, int(np.sum(codes < 0)), untimed)
+
+
+def _times(r: int, given: Any, n: int, dataset: Dataset) -> np.ndarray:
+    """The times of a request's history, in the unit of those of the dataset."""
+    what = f"{HISTORY_TIMES!r} of request {r}"
+    if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable) or len(given := list(given)) != n:
+        raise TypeError(f"{what} must be a list with a time for each of the {n:,} items of its {HISTORY!r}, got {given!r}.")
+    if dataset.time is None:
+        raise ValueError(f"{what} cannot be used: the data have no timestamps.")
+    if not n:
+        return dataset.time[:0]
+    try:
+        values = pa.chunked_array([pa.array(given)])
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise TypeError(f"{what} must be numbers, dates, times or ISO 8601 strings, all of one kind, got {given!r}.") from error
+    found = times(values, what)
+    if (found.unit is None) != (dataset.time_unit is None) or (
+        None not in (found.zoned, dataset.time_zoned) and found.zoned != dataset.time_zoned
+    ):
+        kinds = [_kind_of_times(unit, zoned) for unit, zoned in ((dataset.time_unit, dataset.time_zoned), found[1:])]
+        raise TypeError(f"{what} must be {kinds[0]}, like the timestamps of the data, got {kinds[1]}.")
+    values = found.values * {("us", "ns"): 1000, ("ns", "us"): 0.001}.get((found.unit, dataset.time_unit), 1)  # type: ignore[call-overload]
+    if np.any(values[1:] < values[:-1]):
+        raise ValueError(f"{what} must not fall, as its {HISTORY!r} is in the order of time, oldest first; got {given!r}.")
+    return values
+
+
+def _kind_of_times(unit: str | None, zoned: bool | None) -> str:
+    if unit is None:
+        return "numbers"
+    return "dates or times" + {True: " with a time zone", False: " without a time zone", None: ""}[zoned]
 
 
 def _history(r: int, items: Any) -> list[Any]:

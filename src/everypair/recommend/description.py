@@ -99,12 +99,13 @@ class Description:
 
 def _new_fields(side: str, recipes: Sequence[Recipe], dataset: Dataset, rows: Any) -> dict[str, Featurizer]:
     """The fields of recipes, which have learnt nothing yet."""
+    found = [(recipe, *field) for recipe in check_recipes(side, recipes) for field in recipe.fields(dataset, rows)]
     fields: dict[str, Featurizer] = {}
-    for recipe in check_recipes(side, recipes):
-        for name, field in recipe.fields(dataset, rows):
-            if name in fields:
-                raise ValueError(f"two fields of the {side} are named {name!r}. Rename the attribute, or name the history.")
-            fields[name] = field
+    for recipe, short, field in found:
+        name = recipe.long_name(short) if [other for _, other, _ in found].count(short) > 1 else short
+        if name in fields:
+            raise ValueError(f"two fields of the {side} are named {name!r}. Rename the attribute, or name the history.")
+        fields[name] = field
     return fields
 
 

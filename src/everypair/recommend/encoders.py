@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -269,6 +269,38 @@ class Multiple(Encoder):
             entries = pc.utf8_trim_whitespace(entries)
             entries = pc.if_else(pc.equal(entries, ""), None, entries)
         return np.repeat(np.arange(len(lengths)), lengths), pa.chunked_array([entries])
+
+
+class VectorColumn(NamedTuple):
+    """The vectors of a column of lists, and which of its rows have one."""
+
+    matrix: np.ndarray
+    there: np.ndarray
+
+
+def vectors(name: str, values: pa.ChunkedArray, width: int | None) -> VectorColumn:
+    """A column of lists of numbers as a matrix; an error if a list is not as long as ``width``, by default as the first."""
+    kind = value_type(values.type)
+    if not pa.types.is_null(kind) and not (is_lists(kind) and (is_number(kind.value_type) or pa.types.is_null(kind.value_type))):
+        raise TypeError(f"attribute {name!r} must hold lists of numbers, such as vectors of texts, got {kind}.")
+    if pa.types.is_null(kind):
+        return VectorColumn(np.zeros((len(values), width or 0)), np.zeros(len(values), bool))
+    lists: Any = decoded(values).combine_chunks()
+    lists = lists.cast(pa.large_list(pa.float64()))
+    there, lengths = pc.is_valid(lists).to_numpy(zero_copy_only=False), pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    width = int(lengths[there][0]) if width is None and there.any() else width or 0
+    wrong = there & (lengths != width)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(
+            f"attribute {name!r} must hold lists of {width:,} numbers each, got one of {lengths[row]:,} ({int(wrong.sum()):,} so)."
+        )
+    numbers = lists.flatten().to_numpy(zero_copy_only=False)
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"attribute {name!r} must hold finite numbers, got {numbers[np.argmin(np.isfinite(numbers))]} in a list.")
+    matrix = np.zeros((len(values), width), np.float32)
+    matrix[there] = numbers.reshape(-1, width)
+    return VectorColumn(matrix, there)
 
 
 def encoder(name: str, values: pa.ChunkedArray, kind: str, bins: int, separator: str | None) -> Encoder:

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from everypair.columns.fields import DenseField
 from everypair.columns.history_field import HistoryField, Window
 from everypair.columns.table import Levels
 from everypair.recommend import encoders
 from everypair.recommend.context_batch import ContextBatch
 
 NO_VALUE = "none"  # shown for a row without a value
+LONGEST = 1e12  # half-lives: the difference of two such times must be a number
 
 
 class Featurizer(ABC):
@@ -153,12 +155,12 @@ class PreviousFeaturizer(LevelFeaturizer):
 
 
 class HistoryFeaturizer(MaskedFeaturizer):
-    """The items of the history, weighted."""
+    """The items of the history, weighted; ``half_life`` is in the unit of the times of events."""
 
     ids = "items"
 
-    def __init__(self, n_items: int, window: Window) -> None:
-        self.n, self._window = n_items, window
+    def __init__(self, n_items: int, window: Window, half_life: float | None = None) -> None:
+        self.n, self._window, self._half_life = n_items, window, half_life
 
     def learn(self, rows: ContextBatch) -> None:
         """Find the items that are in any history."""
@@ -168,7 +170,15 @@ class HistoryFeaturizer(MaskedFeaturizer):
         self.trained = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n) > 0
 
     def column(self, rows: ContextBatch) -> HistoryField:
-        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window)
+        return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window, self._clock(rows))
+
+    def _clock(self, rows: ContextBatch) -> np.ndarray | None:
+        """The time of each event since the first of its sequence, in half-lives."""
+        if self._half_life is None:
+            return None
+        assert rows.times is not None
+        first = np.repeat(rows.bounds[:-1], np.diff(rows.bounds))
+        return np.minimum(np.maximum(rows.times - rows.times[first], 0) / self._half_life, LONGEST)
 
     def groups(self, rows: ContextBatch) -> None:
         return None
@@ -241,3 +251,59 @@ class AttributeFeaturizer(Featurizer):
         if isinstance(value, list):
             return ", ".join(map(str, value)) or NO_VALUE
         return NO_VALUE if value is None else str(value)
+
+
+class VectorFeaturizer(Featurizer):
+    """A column of lists of numbers, all of the same length: a feature for each place in them.
+
+    Parameters
+    ----------
+    name : str
+    standardize : bool
+        Subtract the mean vector, and divide by the root of the mean squared length; missing vectors are zero.
+    """
+
+    center: np.ndarray
+    scale: float
+
+    def __init__(self, name: str, standardize: bool) -> None:
+        self._name, self._standardize = name, standardize
+
+    def learn(self, rows: Any) -> None:
+        values, index = rows.attributes[self._name]
+        found = encoders.vectors(self._name, values.take(np.unique(index[index >= 0])), None)
+        there = found.matrix[found.there].astype(np.float64)
+        self.center, self.scale = np.zeros(found.matrix.shape[1]), 1.0
+        if self._standardize and len(there):
+            self.center = there.mean(axis=0)
+            length = np.sqrt(np.square(there - self.center).sum(axis=1).mean())
+            self.scale = float(length) if length > 1e-9 * np.abs(there).max(initial=0.0) else 1.0
+
+    def column(self, rows: Any) -> DenseField:
+        found, index = self._vectors(rows), rows.attributes[self._name].index
+        scaled = np.where(found.there[:, None], (found.matrix - self.center) / self.scale, 0.0).astype(np.float32)
+        return DenseField(self._name, np.append(scaled, np.zeros((1, len(self.center)), np.float32), axis=0)[index])
+
+    def groups(self, rows: Any) -> np.ndarray:
+        return rows.attributes[self._name].index + 1
+
+    def known(self, rows: Any) -> np.ndarray:
+        return np.append(self._vectors(rows).there, False)[rows.attributes[self._name].index]
+
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {"center": self.center}, {"scale": self.scale}
+
+    def restore(self, rows: Any, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.center, self.scale = arrays["center"], facts["scale"]
+        if self.center.ndim != 1 or self.center.dtype != np.float64 or not np.isfinite(self.center).all():
+            raise ValueError(f"the center of vectors must be numbers, got {self.center.dtype} of shape {self.center.shape}.")
+        if isinstance(self.scale, bool) or not isinstance(self.scale, float) or not 0.0 < self.scale < np.inf:
+            raise ValueError(f"the scale of vectors must be a number greater than 0, got {self.scale!r}.")
+
+    def label(self, rows: Any, feature: int | None) -> str:
+        if feature is not None:
+            return str(feature)
+        return f"vector of {len(self.center):,}" if self.known(rows)[0] else NO_VALUE
+
+    def _vectors(self, rows: Any) -> encoders.VectorColumn:
+        return encoders.vectors(self._name, rows.attributes[self._name].values, len(self.center))

@@ -15,8 +15,9 @@ from everypair.recommend import results, similar
 from everypair.recommend.adapters.base import Adapter, ExplanationRequest, ScoringRequest
 from everypair.recommend.adapters.counts import popularity_scores
 from everypair.recommend.adapters.vectors import VectorAdapter
-from everypair.recommend.context_batch import HISTORY, ContextBatch
+from everypair.recommend.context_batch import HISTORY, HISTORY_TIMES, ContextBatch
 from everypair.recommend.description import Description, ItemColumns
+from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.explain.explanation import Explanation, Summand
 from everypair.recommend.fold_in import WeightedHistory
 from everypair.recommend.item_batch import ItemBatch
@@ -76,6 +77,8 @@ class FittedState:
         How often each item was chosen: its score where the model knows nothing of a context.
     by_user : bool
         Whether a context is a user, and not an event.
+    event_weights : EventWeights or None
+        Of the fit.
     unknown : UnknownCounts
         Of all requests so far.
     """
@@ -87,6 +90,7 @@ class FittedState:
     adapter: Adapter
     popularity: np.ndarray
     by_user: bool
+    event_weights: EventWeights | None = None
     unknown: UnknownCounts = field(default_factory=UnknownCounts)
 
     @property
@@ -126,8 +130,14 @@ class FittedState:
         return batch._replace(unknown=counts, unused=self._unused(batch.contexts))
 
     def _unused(self, contexts: ContextBatch) -> str | None:
-        """A message about histories of requests that change nothing but which items are left out."""
+        """A message about histories of requests that change nothing but which items are left out, or whose times are missing."""
         recipes, given = self.recipes["context"], contexts.own_history & (contexts.end > contexts.begin)
+        timed = [recipe for recipe in recipes if recipe.uses_times]
+        if timed and contexts.untimed:
+            return (
+                f"{listed(timed)} depends on the times of the items of a history, and {contexts.untimed:,} of {len(contexts):,} "
+                f"requests have a {HISTORY!r} without {HISTORY_TIMES!r}: its items are taken for events of one moment."
+            )
         used = self.adapter.folds_in_histories or any(recipe.uses_history for recipe in recipes)
         if used or not self.adapter.uses_contexts or not given.any():
             return None
@@ -164,13 +174,18 @@ class FittedState:
             )
 
     def weighted_history(self, items: np.ndarray) -> WeightedHistory:
-        """The items of a history as a fit would count them, each event with a confidence of one."""
-        once, counts = np.unique(items, return_counts=True)
-        repeats = self.dataset.repeats
+        """The items of a history as a fit would count them, each event with a confidence of one times its weight in training."""
+        weights, repeats = self.event_weights, self.dataset.repeats
+        of_events = np.ones(len(items)) if weights is None else weights.of_history(len(items), self._mean_weight)
         if not self.by_user and repeats == "keep":
-            return WeightedHistory(items, np.ones(len(items)), len(items), len(items))
-        alpha = np.ones(len(once)) if repeats == "drop" else counts.astype(np.float64)
+            return WeightedHistory(items, of_events, len(items), len(items))
+        once, first, event = np.unique(items, return_index=True, return_inverse=True)
+        alpha = of_events[first] if repeats == "drop" else np.bincount(event, of_events, len(once))
         return WeightedHistory(once, alpha, 1 if self.by_user else len(once), len(items) if repeats == "keep" else len(once))
+
+    @cached_property
+    def _mean_weight(self) -> float:
+        return 1.0 if self.event_weights is None else self.event_weights.mean(self.dataset)
 
     # recommendations
 
@@ -351,7 +366,9 @@ class FittedState:
             return self.contexts.label(contexts, field, feature)
 
         def trained_history() -> WeightedHistory:
-            feedback = TrainingSet.of(self.dataset, self.by_user, self.dataset.user == contexts.user[0]).feedback
+            feedback = TrainingSet.of(
+                self.dataset, self.by_user, self.dataset.user == contexts.user[0], self.event_weights
+            ).feedback
             alpha = np.broadcast_to(feedback.alpha, len(feedback))
             return WeightedHistory(feedback.by_context.indices, alpha, feedback.n_contexts, float(feedback.context_count.sum()))
 

@@ -6,12 +6,14 @@ import inspect
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from everypair import models
 from everypair.models.base import Model
+from everypair.recommend.event_weights import EventWeights, changed_arguments
 from everypair.recommend.recipes import RECIPES, Recipe
 
 MODELS: dict[str, type[Model]] = {
@@ -46,8 +48,7 @@ def recipe(text: str) -> Recipe:
     given: dict[str, Any] = {}
     for argument in _arguments(rest) if colon and rest else []:
         if argument.key in options:
-            is_string = parameters[argument.key].annotation in ("str", "str | None")
-            given[argument.key] = argument.value if is_string else setting(argument.value)
+            given[argument.key] = _option(parameters[argument.key].annotation, argument.value)
         elif has_columns and argument.is_name:
             columns.append(argument.value)
         else:
@@ -85,6 +86,14 @@ def _arguments(text: str) -> list[Argument]:
         at = match.end()
 
 
+def _option(annotation: str, text: str) -> Any:
+    """The value of an option with this annotation."""
+    if annotation in ("str", "str | None"):
+        return text
+    value = setting(text)
+    return text if annotation == "str | float" and not isinstance(value, int | float) else value
+
+
 def _signature(has_columns: bool, options: list[str]) -> str:
     columns = ["names of columns"] if has_columns else []
     return ", ".join([*columns, *(f"{option}=..." for option in options)]) or "nothing"
@@ -103,6 +112,36 @@ def as_text(given: Recipe) -> str:
         elif value != parameter.default:
             arguments.append(f"{option}={_name(str(value))}")
     return f"{name}:{','.join(arguments)}" if arguments else name
+
+
+def as_code(given: Recipe | EventWeights) -> str:
+    """The call of its constructor, without arguments that are the defaults."""
+    arguments = []
+    for option, parameter in inspect.signature(type(given)).parameters.items():
+        value = getattr(given, option)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            arguments.extend(map(repr, value))
+        elif value != parameter.default:
+            arguments.append(f"{option}={value!r}")
+    return f"{type(given).__name__}({', '.join(arguments)})"
+
+
+def event_weights(text: str) -> EventWeights:
+    """``"half_life=180d,length=0.5"`` is ``EventWeights(half_life="180d", length=0.5)``."""
+    known, given = [field.name for field in fields(EventWeights)], {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.strip() not in known or not value.strip():
+            raise ValueError(f"{text!r} has {part.strip()!r}; weights of events have {_signature(False, known)}.")
+        given[key.strip()] = setting(value)
+    return EventWeights(**given)
+
+
+def weights_as_text(weights: EventWeights | None) -> str | None:
+    """The string that :func:`event_weights` takes."""
+    if weights is None:
+        return None
+    return ",".join(f"{name}={value}" for name, value in changed_arguments(weights).items()) or "length=0"
 
 
 def _name(text: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from everypair.columns.history_field import NORMALIZATIONS, Window
 from everypair.data import Dataset
+from everypair.data.durations import check_duration, in_time_units
 from everypair.data.row_order import warn_if_sorted
 from everypair.recommend.encoders import KINDS
 from everypair.recommend.featurizers import (
@@ -24,9 +25,12 @@ from everypair.recommend.featurizers import (
     HistoryFeaturizer,
     LevelFeaturizer,
     PreviousFeaturizer,
+    VectorFeaturizer,
 )
 from everypair.runtime import validation as check
-from everypair.runtime.wording import call, listed, named, shown
+from everypair.runtime.wording import call, listed, named, setting, shown
+
+FIELD = "history"  # of a history without another name
 
 
 class Recipe(ABC):
@@ -42,6 +46,15 @@ class Recipe(ABC):
 
     def changes(self, dataset: Dataset) -> bool:
         """Whether the features of a user change from event to event."""
+        return False
+
+    def long_name(self, field: str) -> str:
+        """The name of a field where several recipes have one of that name."""
+        return field
+
+    @property
+    def uses_times(self) -> bool:
+        """Whether its features depend on the times of the items before."""
         return False
 
 
@@ -90,16 +103,21 @@ class History(Recipe):
     decay : float
         An event's weight is multiplied by it with every later event; 1: all weigh the same, as in the paper. Recent items
         mostly predict better (docs/log.md).
-    normalize : {"sqrt", "mean", "none"}
-        Divide a row's weights by the square root of their sum, by their sum, or not at all.
+    normalize : {"sqrt", "mean", "none"} or number from 0 to 1
+        Divide a row's weights by the square root of their sum, by their sum, or not at all; or by their sum to this power.
     name : str
-        Of the field, for contexts with more than one history.
+        Of the field. Several histories without a name are told apart by their settings: "history 0.95", "history 0.7".
+    half_life : str or number, optional
+        An event's weight halves with each such time ("30d", "12h", "90min"; a number in the unit of timestamps that are numbers)
+        between it and the latest event of the history, besides ``decay``; ``decay=1`` for time alone. Needs timestamps. Requests
+        with a history of their own have the times in ``"history_times"``.
     """
 
     last: int | None = None
     decay: float = 0.8
-    normalize: str = "sqrt"
-    name: str = "history"
+    normalize: str | float = "sqrt"
+    name: str = FIELD
+    half_life: str | float | None = None
     sides = ("context",)
     uses_history = True
 
@@ -107,13 +125,35 @@ class History(Recipe):
         if self.last is not None:
             check.integer("last", self.last, low=1)
         check.number("decay", self.decay, low=0.0, high=1.0, open_low=True)
-        check.choice("normalize", self.normalize, NORMALIZATIONS)
+        if isinstance(self.normalize, str):
+            check.choice("normalize", self.normalize, NORMALIZATIONS)
+        else:
+            check.number("normalize", self.normalize, low=0.0, high=1.0)
+        if self.half_life is not None:
+            check_duration("half_life", self.half_life)
+
+    @property
+    def uses_times(self) -> bool:
+        return self.half_life is not None
 
     def changes(self, dataset: Dataset) -> bool:
         return True
 
+    def long_name(self, field: str) -> str:
+        if self.name != FIELD:
+            return field
+        told = [
+            "" if self.half_life is not None and self.decay == 1 else f"{self.decay:g}",
+            "" if self.half_life is None else str(self.half_life),
+            "" if self.last is None else f"last {self.last}",
+            "" if self.normalize == "sqrt" else f"by {self.normalize}",
+        ]
+        return " ".join([field, *filter(None, told)])
+
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
-        yield self.name, HistoryFeaturizer(dataset.n_items, Window(self.last or 0, float(self.decay), self.normalize))
+        half_life = None if self.half_life is None else in_time_units("half_life", self.half_life, dataset, self)
+        normalize = self.normalize if isinstance(self.normalize, str) else float(self.normalize)
+        yield self.name, HistoryFeaturizer(dataset.n_items, Window(self.last or 0, float(self.decay), normalize), half_life)
 
 
 @dataclass(frozen=True)
@@ -163,9 +203,7 @@ class Attributes(Recipe):
 
     def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
         for name in self._columns(dataset, rows.side):
-            if name not in rows.attributes:
-                there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
-                raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
+            _require(name, rows)
             yield name, AttributeFeaturizer(name, self.kind, self.bins, self.separator)
 
     def changes(self, dataset: Dataset) -> bool:
@@ -181,10 +219,52 @@ class Attributes(Recipe):
         return self.names or table.column_names
 
 
+@dataclass(frozen=True, init=False)
+class Vectors(Recipe):
+    """Columns of vectors, such as those of texts or images: a dense feature for each of their numbers.
+
+    Parameters
+    ----------
+    *names : str
+        Columns of the users' table or of the interactions (on the item side, of the items' table) that hold lists of numbers, all
+        of one length. A row without a list has no such features.
+    standardize : bool
+        Subtract the mean vector, and divide by the root of the mean squared length, so that L2 means the same for all.
+    """
+
+    names: tuple[str, ...]
+    standardize: bool
+    sides = ("context", "item")
+    describes_new_items = True
+
+    def __init__(self, *names: str, standardize: bool = True) -> None:
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"Vectors takes names of columns, such as Vectors('embedding'), got {names!r}.")
+        if not isinstance(standardize, bool):
+            raise TypeError(f"{setting('standardize', standardize, 'Vectors')} must be true or false.")
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "standardize", standardize)
+
+    def fields(self, dataset: Dataset, rows: Any) -> Iterable[tuple[str, Featurizer]]:
+        for name in self.names:
+            _require(name, rows)
+            yield name, VectorFeaturizer(name, self.standardize)
+
+    def changes(self, dataset: Dataset) -> bool:
+        return not set(self.names).isdisjoint(dataset.event_table.column_names)
+
+
+def _require(name: str, rows: Any) -> None:
+    if name not in rows.attributes:
+        there = ", ".join(map(repr, rows.attributes)) or "none: give the table"
+        raise ValueError(f"there is no attribute {name!r}; the data have {there}.")
+
+
 RECIPES: dict[str, type[Recipe]] = {
     "user": UserId,
     "item": ItemId,
     "attributes": Attributes,
+    "vectors": Vectors,
     "previous": Previous,
     "history": History,
 }  # by their names on the command line

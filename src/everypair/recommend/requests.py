@@ -24,7 +24,7 @@ FALLBACKS = ("error", POPULAR)  # what to do where the model knows nothing of so
 
 
 class UnusedHistoryWarning(UserWarning):
-    """Requests have histories that the model does not use."""
+    """Requests have histories that the model does not use, or not as it would if they had times."""
 
 
 class RequestBatch(NamedTuple):

@@ -12,6 +12,7 @@ from everypair.engine.feedback import Feedback
 from everypair.models.base import Model
 from everypair.recommend.adapters.registry import adapter_of
 from everypair.recommend.description import Description
+from everypair.recommend.event_weights import EventWeights
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import Recipe, warn_if_order_is_doubtful
@@ -38,7 +39,14 @@ class Training:
     before: Any  # the model's fit before
 
     @classmethod
-    def of(cls, model: Model, recipes: dict[str, Sequence[Recipe]], unit: str, dataset: Dataset) -> Training:
+    def of(
+        cls,
+        model: Model,
+        recipes: dict[str, Sequence[Recipe]],
+        unit: str,
+        dataset: Dataset,
+        event_weights: EventWeights | None = None,
+    ) -> Training:
         """Check the arguments of a fit and prepare it; nothing is changed."""
         if not isinstance(dataset, Dataset):
             raise TypeError(f"dataset must be an everypair.Dataset, got {type(dataset).__name__}.")
@@ -48,11 +56,11 @@ class Training:
         adapter.check(recipes["context"], recipes["item"])
         by_user = contexts_are_users(recipes["context"], unit, dataset)
         warn_if_order_is_doubtful(recipes["context"], dataset)
-        training_set = TrainingSet.of(dataset, by_user)
+        training_set = TrainingSet.of(dataset, by_user, weights=event_weights)
         contexts = Description("context", recipes["context"], dataset, training_set.contexts)
         items = Description("item", recipes["item"], dataset, ItemBatch.of(dataset))
         training_set = training_set.merged(contexts, weigh=adapter.merged_contexts_weigh)
-        state = FittedState(dataset, recipes, contexts, items, adapter, training_set.popularity, by_user)
+        state = FittedState(dataset, recipes, contexts, items, adapter, training_set.popularity, by_user, event_weights)
         columns = contexts.keyed_columns(training_set.contexts)
         return cls(state, _keyed(training_set.feedback, columns, dataset), columns, adapter.fit_state)
 

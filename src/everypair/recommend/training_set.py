@@ -11,6 +11,7 @@ from everypair.data import Dataset
 from everypair.engine.feedback import Feedback
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
+from everypair.recommend.event_weights import EventWeights, weighted
 from everypair.recommend.recipes import Recipe
 from everypair.runtime import validation as check
 from everypair.runtime.wording import listed, setting
@@ -27,8 +28,11 @@ class TrainingSet:
     popularity: np.ndarray
 
     @classmethod
-    def of(cls, dataset: Dataset, by_user: bool, part: np.ndarray | None = None) -> TrainingSet:
+    def of(
+        cls, dataset: Dataset, by_user: bool, part: np.ndarray | None = None, weights: EventWeights | None = None
+    ) -> TrainingSet:
         """All events, or those of a mask, which has all events of a user and an item or none of them."""
+        dataset = weighted(dataset, weights)
         if part is None:
             events, alpha = dataset.counted()
         else:

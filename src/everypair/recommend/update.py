@@ -19,6 +19,7 @@ from everypair.data.extend import Changed
 from everypair.recommend.adapters.vectors import VectorAdapter
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.description import Description
+from everypair.recommend.event_weights import weighted
 from everypair.recommend.fitted import FittedState
 from everypair.recommend.fold_in import ObservedRows, SideLoss, fold_in
 from everypair.recommend.item_batch import ItemBatch
@@ -92,14 +93,14 @@ def _update(state: FittedState, dataset: Dataset, changed: Changed) -> FittedSta
     items = changed.items[np.isin(changed.items, dataset.item)]
     if len(items) and ItemId() in state.recipes["item"]:
         _fold_in_items(state, items)
-    events, alpha = dataset.counted()
+    events, alpha = weighted(dataset, state.event_weights).counted()
     popularity = np.bincount(dataset.item[events], np.broadcast_to(alpha, len(events)), dataset.n_items)
     return replace(state, popularity=popularity)
 
 
 def _refitted(state: FittedState, dataset: Dataset) -> FittedState:
     """The state of a fit to all events, with a model of its own."""
-    training_set = TrainingSet.of(dataset, state.by_user)
+    training_set = TrainingSet.of(dataset, state.by_user, weights=state.event_weights)
     contexts = Description("context", state.recipes["context"], dataset, training_set.contexts)
     items = Description("item", state.recipes["item"], dataset, ItemBatch.of(dataset))
     adapter = copy.copy(state.adapter)
@@ -123,7 +124,7 @@ def _gram_of(state: FittedState, users: np.ndarray) -> tuple[np.ndarray, int]:
 def _fold_in_users(state: FittedState, users: np.ndarray) -> None:
     """Put the parameters of these users' ids at their minimum, given all their events."""
     adapter, fields = state.vectors, list(state.contexts.fields)
-    training_set = TrainingSet.of(state.dataset, state.by_user, np.isin(state.dataset.user, users))
+    training_set = TrainingSet.of(state.dataset, state.by_user, np.isin(state.dataset.user, users), state.event_weights)
     contexts = training_set.contexts
     owners = np.searchsorted(contexts.user, np.append(users, state.dataset.n_users))  # contexts are sorted by user
     columns = dict(adapter.tower_columns(state.contexts.columns(contexts), None).get("context") or {})
@@ -138,7 +139,7 @@ def _fold_in_users(state: FittedState, users: np.ndarray) -> None:
 def _fold_in_items(state: FittedState, items: np.ndarray) -> None:
     """Put the parameters of these items' ids at their minimum, given all their events."""
     adapter = state.vectors
-    training_set = TrainingSet.of(state.dataset, state.by_user, np.isin(state.dataset.item, items))
+    training_set = TrainingSet.of(state.dataset, state.by_user, np.isin(state.dataset.item, items), state.event_weights)
     phi = adapter.vectors(state.contexts.columns(training_set.contexts))
     pairs = ObservedRows.by_item(training_set.feedback).take(items)
     columns = {name: take_rows(column, items) for name, column in (adapter.items() or {}).items()}

@@ -131,8 +131,8 @@ def request_schemas(limits: Limits) -> RequestSchemas:
     user_or_request: dict[str, Any] = {
         "user": (Id, Field(None, description="A user of the data.")),
         "request": (Request, Field(None, description=(
-            'Instead of a user: attributes by name, "history" (items, oldest first) and, for a user of the data, the id, named as '
-            "in the interactions."
+            'Instead of a user: attributes by name, "history" (items, oldest first), "history_times" and, for a user of the data, '
+            "the id, named as in the interactions."
         ))),
     }  # fmt: skip
     users_or_requests: dict[str, Any] = {

@@ -1,7 +1,8 @@
-"""Hyperparameter search with Optuna: ``pip install "everypair[tune]"``."""
+"""The search for settings: ``auto`` for everything, and ``tune`` for a model, with Optuna (``pip install "everypair[tune]"``)."""
 
+from everypair.tuning.auto import Auto, auto
 from everypair.tuning.result import Tuning
 from everypair.tuning.run import tune
 from everypair.tuning.spaces import default_space
 
-__all__ = ["Tuning", "default_space", "tune"]
+__all__ = ["Auto", "Tuning", "auto", "default_space", "tune"]

@@ -141,6 +141,8 @@ def _identity(
     free = {"n_threads", "device", *space.settings(space.middle())}
     kept = {name: repr(value) for name, value in template.model.get_params().items() if name not in free}
     recipes = {"context": repr(list(template.context)), "item": repr(list(template.item)), "unit": template.unit}
+    if template.event_weights is not None:
+        recipes["event_weights"] = repr(template.event_weights)
     return {
         "data": fingerprint(dataset),
         "protocol": fingerprint_of_split(split.name, split.train, split.tune),
