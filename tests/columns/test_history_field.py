@@ -70,6 +70,20 @@ def test_the_same_bits_on_any_number_of_threads(name: str, timed: bool) -> None:
     assert found[0].tobytes() == found[1].tobytes()
 
 
+@pytest.mark.parametrize("window", [Window(7, 0.9, "sqrt"), Window(0, 1.0, "mean")], ids=str)
+@pytest.mark.parametrize("timed", [False, True])
+def test_panels_are_products_with_sixteen_vectors(window: Window, timed: bool) -> None:
+    random = np.random.default_rng(1)
+    sequences = events(60, 20)
+    if timed:
+        sequences = sequences._replace(clock=np.cumsum(random.random((60, 20)), axis=1).ravel())
+    field, W = sequences.field(window), random.normal(size=(50, 16))
+    assert field.sequences is not None
+    out = np.ones((len(sequences.end), 16))
+    field.add_panel(W, out, SERIAL)
+    np.testing.assert_allclose(out, 1.0 + sequences.matrix(window) @ W, rtol=1e-9, atol=1e-12)
+
+
 def test_no_matrix_is_built() -> None:
     """Thousands of events in each history: a matrix would have 10^8 entries."""
     sequences = events(2, 10_000)
