@@ -12,11 +12,18 @@ MOST = 512  # items of a list, at most
 TILE = 2**26  # scores that are computed at a time: 256 MB
 PAYS = 2**24  # scores below which the CPU is as fast
 ROWS = 1_024  # rows below which it is
+ROWS_AT_ONCE = 2**16  # that are searched in one call, before their lists are copied to the host
 
 
 def pays(n_rows: int, n_items: int, n: int) -> bool:
     """Whether a GPU is faster than the CPU."""
     return n <= MOST and n_rows >= ROWS and n_rows * n_items >= PAYS
+
+
+def fits(backend: Backend, psi: np.ndarray) -> bool:
+    """Whether the device has room for the vectors of items (twice, when they are copied) and for a tile of scores."""
+    with backend.active():
+        return 4 * (3 * psi.size + TILE + 2 * ROWS_AT_ONCE * (psi.shape[1] + MOST)) <= backend.free_bytes
 
 
 class ItemTable(NamedTuple):
