@@ -50,6 +50,21 @@ class Cuda(Backend):
         return self.xp.asnumpy(array)
 
     @property
+    def facts(self) -> dict[str, str]:
+        runtime = self.xp.cuda.runtime
+        with self.active():
+            free, total = runtime.memGetInfo()
+        numbers = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+        driver, cuda = (f"{number // 1000}.{number % 1000 // 10}" for number in numbers)
+        return {
+            **super().facts,
+            "compute capability": f"{self._device.compute_capability[:-1]}.{self._device.compute_capability[-1]}",
+            "memory": f"{total / 1e9:.1f} GB, {free / 1e9:.1f} GB free",
+            "CUDA": f"{cuda}, driver for up to {driver}",
+            "CuPy": self.xp.__version__,
+        }
+
+    @property
     def free_bytes(self) -> int:
         pool = self.xp.get_default_memory_pool()
         unused = pool.free_bytes()
