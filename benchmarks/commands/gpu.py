@@ -16,14 +16,12 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option(
-    "--only", multiple=True, help="Sections to run (set-up, mf, weights, top-n, cpu, hundred); repeatable. [default: all]"
-)
+@click.option("--only", multiple=True, help="Section: set-up, mf, weights, top-n, cpu, hundred; repeatable. [default: all]")
 @click.option("--quick", is_flag=True, help="On small data, to try the command.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
-    help="File for the figures: tables if its name ends in .md, else lines of JSON, appended.",
+    help="File for the figures: tables if it ends in .md, else lines of JSON, appended.",
 )
 def gpu(only: tuple[str, ...], quick: bool, out: Path | None) -> None:
     """Milliseconds of epochs and of top-n lists on a GPU, with conjugate gradients and the CPU beside them.

@@ -67,7 +67,7 @@ class GpuTopN:
         self.step = max(1, TILE // max(len(items.psi), 1))  # rows of a tile
 
     def __call__(self, phi: Any, slack: Any, excluded: tuple[Any, Any, Any], ids: Any, best: Any) -> np.ndarray:
-        """Write the lists of these rows, all of them arrays on the device; returns the rows that have too many equal scores."""
+        """Write the lists of these rows, all of them arrays on the device; returns the rows that are left to the caller."""
         backend, psi, n_items = self._items.backend, self._items.psi, len(self._items.psi)
         xp, n_rows = backend.xp, len(phi)
         left_over = xp.zeros(n_rows, np.int32)
@@ -85,7 +85,7 @@ class GpuTopN:
             )
             ranked = (n_items, self._n, scores, slack[rows])
             self._kernels.best_of_rows(len(own), self._threads, *ranked, *seen, *vectors, *found)
-        return np.flatnonzero(backend.download(left_over))
+        return np.flatnonzero(backend.download((left_over > 0) | ~xp.isfinite(slack)))  # products of others may overflow
 
     def lists(
         self, phi: np.ndarray, excluded: Excluded | None = None, place: np.ndarray | None = None
