@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.gpu.device import for_ranking
+from everypair.gpu.device import for_ranking, ranked_on_cpu
 from everypair.gpu.topn import ROWS_AT_ONCE, Excluded, ItemTable, fits, pays
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.ranking.on_gpu import search_on_gpu
@@ -198,11 +198,12 @@ class InnerProducts(Scores):
     def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
         if pays(self.n_rows, self.n_items, n) and self.phi.dtype == np.float32 and self.items.table is not None:
 
-            def few(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-                return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
+            def left_over(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                with ranked_on_cpu():
+                    return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
 
             own = None if exclude is None else lambda start, stop: Excluded(*exclude.rows(start, stop))
-            return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, few), ROWS_AT_ONCE, serial=True)
+            return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, left_over), ROWS_AT_ONCE, serial=True)
         return self._cpu_search(n, n_threads, exclude, allowed)
 
     def _cpu_search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
