@@ -29,7 +29,7 @@ def test_it_says_why_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_sections_are_refused() -> None:
     done = CliRunner().invoke(main, ["gpu", "--only", "mf", "--only", "fm"])
     assert done.exit_code == 2
-    assert "sections are set-up, mf, weights, top-n, cpu, hundred, got fm." in done.stderr
+    assert "sections are set-up, mf, weights, features, top-n, sizes, cpu, hundred, got fm." in done.stderr
 
 
 def test_figures_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

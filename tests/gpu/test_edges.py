@@ -64,6 +64,7 @@ def test_the_smallest_problems(
         *np.nonzero(seen), y=size * random.normal(size=seen.sum()), alpha=random.uniform(0.1, 3.0, seen.sum()), shape=seen.shape
     )
     options: dict[str, Any] = {"unobserved_weight": alpha0, "regularization_exponent": exponent, "step_size": step_size}
+    options |= {"rotate": False}  # what a rotation by rounding does is not the same
     assert_the_same(feedback, 1e-4, factors=k, epochs=3, regularization=0.1, popularity_exponent=0.0, **options)
 
 

@@ -20,7 +20,7 @@ from everypair.gpu.features import FeatureSide
 from everypair.gpu.levels import Field, SideBlocks, side_blocks
 from everypair.gpu.pairs import Numbers, Pairs
 from everypair.gpu.rows import FreeRows
-from everypair.gpu.side import DeviceSide, OtherSide
+from everypair.gpu.side import DeviceSide, OtherSide, padded
 
 
 class GpuEngine(Engine):
