@@ -16,7 +16,9 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--only", multiple=True, help="Section: set-up, mf, weights, features, top-n, sizes, cpu, hundred; repeatable. [default: all]")
+@click.option(
+    "--only", multiple=True, help="Section: set-up, mf, weights, features, top-n, sizes, cpu, hundred; repeatable. [default: all]"
+)
 @click.option("--quick", is_flag=True, help="On small data, to try the command.")
 @click.option(
     "--out",

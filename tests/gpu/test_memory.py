@@ -62,6 +62,9 @@ class CountingArrays:
         found = getattr(np, name)
         return partial(self._counted, found) if name in ("empty", "zeros") else found
 
+    def asnumpy(self, array: Any) -> np.ndarray:
+        return np.asarray(array)
+
     def take(self, array: Any, indices: Any, out: Any = None) -> Any:
         """Without the copies that NumPy makes."""
         found = self._counted(np.empty, len(indices), array.dtype) if out is None else out

@@ -14,7 +14,7 @@ import everypair as ep
 from everypair.gpu import cuda, device, topn
 from everypair.gpu.device import DeviceError
 from everypair.ranking import rank as ranking
-from everypair.ranking.rank import ItemVectors, Products, rank
+from everypair.ranking.rank import InnerProducts, ItemVectors, rank
 from everypair.runtime.parallel import SERIAL
 
 from shim_backend import REAL
@@ -74,7 +74,7 @@ def test_cuda_does_not_survive_a_fork(looked_for: Any, monkeypatch: pytest.Monke
     random = np.random.default_rng(0)
     phi, psi = (random.normal(size=(n, 4)).astype(np.float32) for n in (3, 9))
     items = ItemVectors(psi, device="cuda")
-    before = rank(Products(phi, items), 2, SERIAL)  # on the GPU, which has the vectors from then on
+    before = rank(InnerProducts(phi, items), 2, SERIAL)  # on the GPU, which has the vectors from then on
 
     def work() -> None:
         assert cuda.problem(0) == cuda.FORKED
@@ -82,7 +82,7 @@ def test_cuda_does_not_survive_a_fork(looked_for: Any, monkeypatch: pytest.Monke
             ep.MF(2, device="cuda").fit(FEEDBACK)
         assert ep.MF(2, device="auto").fit(FEEDBACK).device_ == "cpu"
         monkeypatch.setattr(topn.GpuTopN, "lists", None)
-        assert all(np.array_equal(one, two) for one, two in zip(rank(Products(phi, items), 2, SERIAL), before, strict=True))
+        assert all(np.array_equal(one, two) for one, two in zip(rank(InnerProducts(phi, items), 2, SERIAL), before, strict=True))
 
     assert ended_well(fork(work))
     assert cuda.problem(0) is None

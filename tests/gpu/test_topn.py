@@ -76,7 +76,7 @@ def test_rows_with_too_many_equal_scores_are_left_to_the_caller(backend: Backend
 
 def test_any_number_of_rows_may_be_left_to_the_cpu() -> None:
     phi, psi = np.zeros((20, 4), np.float32), np.ones((600, 4), np.float32)
-    on_gpu = rank(Products(phi, ItemVectors(psi, device="cuda")), 3, SERIAL)
+    on_gpu = rank(InnerProducts(phi, ItemVectors(psi, device="cuda")), 3, SERIAL)
     np.testing.assert_array_equal(on_gpu[0], np.tile([0, 1, 2], (20, 1)))
 
 
@@ -85,7 +85,7 @@ def test_scores_that_overflow_are_left_to_the_cpu() -> None:
     random = np.random.default_rng(0)
     phi, psi = random.normal(size=(3, 4)).astype(np.float32), (3e19 * random.normal(size=(60, 4))).astype(np.float32)
     phi[1:] *= 3e19
-    on_gpu, on_cpu = (rank(Products(phi, ItemVectors(psi, device=device)), 5, SERIAL) for device in ("cuda", "cpu"))
+    on_gpu, on_cpu = (rank(InnerProducts(phi, ItemVectors(psi, device=device)), 5, SERIAL) for device in ("cuda", "cpu"))
     for one, other in zip(on_gpu, on_cpu, strict=True):
         np.testing.assert_array_equal(one, other)
 

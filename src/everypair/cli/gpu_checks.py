@@ -13,7 +13,7 @@ from everypair.cli.selftest import tried
 from everypair.gpu.backend import Backend
 from everypair.gpu.tasks import PIECE
 from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
-from everypair.ranking.rank import Lists, Products, rank
+from everypair.ranking.rank import InnerProducts, Lists, rank
 from everypair.runtime.parallel import Workers, thread_count
 
 WEIGHT, L2 = 0.05, 0.1
@@ -118,7 +118,7 @@ def _lists(gpu: Backend, size: Size) -> str | None:
     begin, end = seen.indptr[: size.n_listed], seen.indptr[1 : size.n_listed + 1]
     codes, scores, left = GpuTopN(ItemTable.of(gpu, psi), size.n).lists(phi, Excluded(begin, end, seen.indices))
     with Workers(thread_count(None)) as workers:
-        expected = rank(Products(phi, psi), size.n, workers, Lists(begin, end, seen.indices))
+        expected = rank(InnerProducts(phi, psi), size.n, workers, Lists(begin, end, seen.indices))
     ranked = np.setdiff1d(np.arange(size.n_listed), left)
     if not len(ranked):
         return "all of them were left to the CPU"
