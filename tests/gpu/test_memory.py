@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import everypair as ep
 from everypair.engine.solver import ICD
@@ -71,7 +72,7 @@ class CountingArrays:
         found.view(np.ndarray)[:] = array.view(np.ndarray)[indices.view(np.ndarray)]
         return found
 
-    def _counted(self, make: Callable[..., Any], shape: Any, dtype: Any) -> Counted:
+    def _counted(self, make: Callable[..., Any], shape: Any, dtype: Any = np.float64) -> Counted:
         array = np.ndarray.__new__(Counted, shape, dtype)
         array[...] = 0
         return array
@@ -115,6 +116,7 @@ def pairs(n_users: int, n_items: int, n: int, **options: Any) -> ep.Feedback:
     return ep.Feedback(keys // n_items, keys % n_items, shape=(n_users, n_items), **given)
 
 
+CPU_ONLY = pytest.mark.skipif(REAL, reason="counts NumPy's arrays")
 PAIRS, ROWS = (9_000, 1_500, 450_000), (30_000, 200, 45_000)
 CASES: dict[str, tuple[Callable[[], ep.Feedback], dict[str, Any]]] = {
     "plain": (lambda: pairs(*PAIRS), {"popularity_exponent": 0.0}),
@@ -129,15 +131,41 @@ CASES: dict[str, tuple[Callable[[], ep.Feedback], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.skipif(REAL, reason="counts NumPy's arrays")
+@CPU_ONLY
 @pytest.mark.parametrize("case", CASES)
 def test_the_estimate_is_at_most_a_tenth_too_large(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linear, "SEGMENT", 2**16)
     monkeypatch.setattr(linear, "CHUNK", 256)
     make, options = CASES[case]
-    feedback = make()
-    backend, model = CountingBackend(), ep.MF(**{"factors": 32, **options})
-    solver = model.build_solver(feedback, None, None, SERIAL)
+    most, parts = counted(ep.MF(**{"factors": 32, **options}), make())
+    assert most <= sum(parts.values()) <= 1.1 * most, (most, parts)
+
+
+@CPU_ONLY
+@pytest.mark.parametrize("model", [ep.MFSI, ep.FM])
+@pytest.mark.parametrize("events", [True, False])
+def test_features_take_no_more_than_is_said(model: Any, events: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "SEGMENT", 2**16)
+    monkeypatch.setattr(linear, "CHUNK", 256)
+    n, n_users, n_items = 30_000, 3_000, 500
+    random = np.random.default_rng(0)
+    item, user = random.integers(0, n_items, n), np.sort(random.integers(0, n_users, n))
+    rows = n if events else n_users
+
+    def one_hot(codes: np.ndarray, levels: int) -> Any:
+        return sp.csr_array((np.ones(rows), (np.arange(rows), codes)), shape=(rows, levels))
+
+    who = user if events else np.arange(n_users)
+    contexts = ep.Features({"user": one_hot(who, n_users), "age": one_hot(who % 7, 7)})
+    feedback = ep.Feedback(np.arange(n) if events else user, item, shape=(rows, n_items), duplicates="sum")
+    most, parts = counted(model(20), feedback, contexts)
+    assert most <= sum(parts.values()) <= 1.5 * most, (most, parts)
+
+
+def counted(model: Any, feedback: ep.Feedback, contexts: Any = None) -> tuple[int, dict[str, int]]:
+    """The largest number of bytes during two epochs, and what they were said to be."""
+    solver = model.build_solver(feedback, contexts, None, SERIAL)
+    backend = CountingBackend()
     engine, alpha0 = solver.engine, solver.engine.alpha0
     parts = needed_bytes(engine.feedback, engine.towers, alpha0)
     on_device = GpuEngine(engine.feedback, engine.towers, alpha0, backend, rotate=bool(model.rotate))
@@ -148,4 +176,4 @@ def test_the_estimate_is_at_most_a_tenth_too_large(case: str, monkeypatch: pytes
         on_device.rescore()
         solver.value()
     on_device.bring_back()
-    assert Counted.most <= sum(parts.values()) <= 1.1 * Counted.most, (Counted.most, parts)
+    return Counted.most, parts
