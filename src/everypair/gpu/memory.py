@@ -34,7 +34,7 @@ def needed_bytes(feedback: Feedback, towers: Mapping[str, Tower], alpha0: float)
             found = side_blocks(tower, n)
             assert isinstance(found, SideBlocks)
             stride = padded(found.k)
-            rows += n * (100 + 8 * weighted)  # biases, their slopes, and the state that levels see
+            rows += n * ((60 if found.bias is None else 100) + 8 * weighted)  # what levels see of rows, biases and their slopes
             levels += sum(_levels(block, pairs.indptr, stride) for block in [*found.factors, *found.weights])
         rows += _tasks(cut(pairs.indptr))
     parts = {
