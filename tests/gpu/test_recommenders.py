@@ -105,18 +105,18 @@ def test_the_service_ranks_on_the_cpu(
     on_gpu: ep.Recommender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: list[int]
 ) -> None:
     pytest.importorskip("starlette")
-    from everypair.service.engine import ServiceEngine
+    from everypair.service.served_model import ServedModel
 
     monkeypatch.setenv("EVERYPAIR_DEVICE", "cuda")
     users, items = list(DATA.users)[:9], list(DATA.items)[:9]
     expected = on_gpu.recommend(users=users, n=3)
     always.clear()
     monkeypatch.setattr(device, "cuda", None)  # nothing asks for one
-    for engine in (ServiceEngine(copy.deepcopy(on_gpu)), ServiceEngine.open(on_gpu.save(tmp_path / "model"))):
-        lists = engine.recommend_batch(users=users, n=3)["lists"]
+    for served in (ServedModel(copy.deepcopy(on_gpu)), ServedModel.open(on_gpu.save(tmp_path / "model"))):
+        lists = served.recommend_batch(users=users, n=3)["lists"]
         assert [entry["item"] for one in lists for entry in one] == expected["item"].to_pylist()
-        engine.similar_batch(items, n=2)
-        engine.recommend(request={"history": items[:2]}, n=2)
+        served.similar_batch(items, n=2)
+        served.recommend(request={"history": items[:2]}, n=2)
     assert not always
 
 
