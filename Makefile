@@ -2,11 +2,12 @@
 # Python 3.11+ and make is required.
 PYTHON ?= python3
 JOBS ?= 2
+GPU_EXTRA ?= gpu
 BIN := .venv/bin
 CACHE := $(CURDIR)/.numba
 WARM := $(CACHE)/warm
 
-.PHONY: demo page check test test-more lint test-fast test-compiled test-slow test-many test-python test-bounds test-wheel bench clean
+.PHONY: demo page check test test-more test-gpu lint test-fast test-compiled test-slow test-many test-python test-bounds test-wheel bench clean
 
 # SERVE=1 goes on to the page.
 demo: .venv/.installed
@@ -31,6 +32,15 @@ test-more: .venv/.dev
 	$(MAKE) test-slow
 	$(MAKE) test-python
 	$(MAKE) test-bounds
+
+# On a machine with a GPU: the tests of GPUs on it, and the doctor's checks. Installs nothing if $(PYTHON) has all that they need, the
+# package itself aside.
+HAS_ALL := import click, cupy, hypothesis, narwhals, numba, pyarrow, pytest, safetensors, scipy, threadpoolctl, tqdm
+ON_GPU = PYTHONPATH=src NUMBA_CACHE_DIR=$(CACHE)/gpu $$($(PYTHON) -c "$(HAS_ALL)" 2>/dev/null && echo $(PYTHON) || echo $(BIN)/python) -m
+test-gpu:
+	@$(PYTHON) -c "$(HAS_ALL)" 2>/dev/null || $(MAKE) .venv/.gpu
+	EVERYPAIR_TEST_GPU=1 $(ON_GPU) pytest -q tests/gpu
+	$(ON_GPU) everypair.cli doctor --gpu
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
@@ -106,6 +116,10 @@ bench: .venv/.bench
 .venv/.dev: pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	touch .venv/.installed $@
+
+.venv/.gpu: .venv/.dev
+	$(BIN)/python -m pip install --quiet -e ".[$(GPU_EXTRA)]"
+	touch $@
 
 # One by one: some need a compiler, and those that cannot be built are left out.
 LIST_PEERS := import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["bench"], sep="\n")

@@ -27,6 +27,7 @@ class Pairs(NamedTuple):
 
 NINE = Pairs("9.1 M pairs", 136_677, 20_108, 9_100_000)
 HUNDRED = Pairs("100 M pairs", 2_000_000, 200_000, 100_000_000)
+SIZES = [Pairs(f"{n:,} pairs", n // 60, n // 200, n) for n in (20_000, 100_000, 500_000, 2_000_000)]
 TINY = Pairs("a tenth of a million pairs", 3_000, 1_000, 100_000)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from benchmarks.gpu.conjugate_gradients import ConjugateGradients
-from benchmarks.gpu.data import HUNDRED, NINE, TINY, Pairs, events, generate
+from benchmarks.gpu.data import HUNDRED, NINE, SIZES, TINY, Pairs, events, generate
 from everypair.engine.feedback import Feedback
 from everypair.gpu import device
 from everypair.gpu.topn import Excluded, GpuTopN, ItemTable, slack
@@ -115,6 +116,14 @@ class Bench:
         model = MF(**options(k, epochs=epochs, n_threads=threads)).fit(feedback)
         return {"k": k, "threads": threads, "ms": 1e3 * statistics.median(epoch.seconds for epoch in model.history_)}
 
+    def whole(self, size: Pairs, k: int) -> dict[str, Any]:
+        """Seconds of a fit from feedback to parameters on the host, on the GPU and on the CPU, kernels compiled."""
+        feedback, found = self.feedback(size), dict[str, Any](pairs=size.name, k=k)
+        for name, more in {"GPU": {"device": "cuda"}, "2 threads": {"n_threads": 2}, "16 threads": {"n_threads": 16}}.items():
+            fits = [partial(MF(**options(k, **more)).fit, feedback) for _ in range(4)]
+            found[name] = statistics.median([self._seconds(fit) for fit in fits][1:])
+        return found
+
     def limited(self, size: Pairs, k: int, gigabytes: int) -> dict[str, Any]:
         """A fit within so much memory of the card."""
         feedback, pool = self.feedback(size), self.xp.get_default_memory_pool()
@@ -165,6 +174,7 @@ SECTIONS: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
     "weights": lambda bench: [bench.epochs(NINE, k, peer=False, popularity_exponent=0.3) for k in (64, 128, 256)],
     "features": lambda bench: [bench.features(model, millions) for millions in (1, 10) for model in (MFSI, FM)],
     "top-n": lambda bench: [bench.top(k) for k in (64, 128)],
+    "sizes": lambda bench: [bench.whole(size, k) for size in SIZES for k in (16, 64, 256)],
     "cpu": lambda bench: [bench.on_cpu(k, threads) for k in (64, 128, 256) for threads in (2, 16)],
     "hundred": lambda bench: [bench.epochs(HUNDRED, k, peer=False) for k in (64, 128)] + [bench.limited(HUNDRED, 64, 4)],
 }

@@ -846,7 +846,7 @@ def test_the_doctor_finds_something(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no room")
 
     monkeypatch.setattr(
-        selftest, "checks", lambda: {"a": lambda: None, "b": lambda: "1 is not 2", "c": lambda: selftest._tried(broken)}
+        selftest, "checks", lambda: {"a": lambda: None, "b": lambda: "1 is not 2", "c": lambda: selftest.tried(broken)}
     )
     result = run("doctor", "--json")
     assert result.exit_code == 1

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from shim_backend import REAL, Shim, needs_compiler
 
 from everypair.gpu import device
 from everypair.gpu.backend import Backend
+
+from shim_backend import REAL, Shim, needs_compiler
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shim_backend import REAL, Shim
 
 import everypair as ep
 from everypair.gpu import device
 from everypair.gpu.backend import Backend
 from everypair.gpu.device import DeviceError
+
+from shim_backend import REAL, Shim
 
 FEEDBACK = ep.Feedback([0, 0, 1, 2], [0, 1, 1, 2])
 
@@ -60,9 +61,9 @@ def test_auto_takes_a_gpu_and_says_so(caplog: pytest.LogCaptureFixture, backend:
 
 @pytest.mark.skipif(REAL, reason="a GPU has the memory that it has")
 def test_what_does_not_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "cuda", lambda number: Shim(memory=10**6))
+    monkeypatch.setattr(device, "cuda", lambda number: Shim(memory=10**5))
     with pytest.raises(
-        DeviceError, match=r"it needs 0.2\d GB of the GPU's memory \(.* for pairs, .* for vectors.*\), and 0.00 GB are free"
+        DeviceError, match=r"it needs 0\.\d\d MB of the GPU's memory \(.* for pairs, .* for vectors.*\), and 0.10 MB are free"
     ):
         ep.MF(2, epochs=1, device="cuda").fit(FEEDBACK)
     assert ep.MF(2, epochs=1, device="auto").fit(FEEDBACK).device_ == "cpu"

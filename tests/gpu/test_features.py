@@ -9,7 +9,6 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shim_backend import REAL
 
 import everypair as ep
 from everypair.gpu import tasks
@@ -17,6 +16,7 @@ from everypair.gpu.device import DeviceError
 from everypair.towers import Embedding, Linear, Sum
 
 from profiles import EXAMPLES
+from shim_backend import REAL
 
 MODELS = [ep.MFSI, ep.FM]
 

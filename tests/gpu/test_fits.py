@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shim_backend import REAL
 
 import everypair as ep
 from everypair.gpu import tasks
 
 from problems import CONFIDENCES, Problem, make, problems
 from profiles import EXAMPLES
+from shim_backend import REAL
 
 FEW = settings(max_examples=EXAMPLES if REAL else max(EXAMPLES // 3, 4))
 

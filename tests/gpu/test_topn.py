@@ -74,6 +74,22 @@ def test_rows_with_too_many_equal_scores_are_left_to_the_caller(backend: Backend
     assert scores[0].tolist() == [4.0, 3.0, 2.0, 1.0]
 
 
+def test_any_number_of_rows_may_be_left_to_the_cpu() -> None:
+    phi, psi = np.zeros((20, 4), np.float32), np.ones((600, 4), np.float32)
+    on_gpu = rank(InnerProducts(phi, ItemVectors(psi, device="cuda")), 3, SERIAL)
+    np.testing.assert_array_equal(on_gpu[0], np.tile([0, 1, 2], (20, 1)))
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_scores_that_overflow_are_left_to_the_cpu() -> None:
+    random = np.random.default_rng(0)
+    phi, psi = random.normal(size=(3, 4)).astype(np.float32), (3e19 * random.normal(size=(60, 4))).astype(np.float32)
+    phi[1:] *= 3e19
+    on_gpu, on_cpu = (rank(InnerProducts(phi, ItemVectors(psi, device=device)), 5, SERIAL) for device in ("cuda", "cpu"))
+    for one, other in zip(on_gpu, on_cpu, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_ranges_of_rows(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists do not depend on how many rows are searched at a time."""
     random = np.random.default_rng(0)

@@ -31,10 +31,11 @@ def checks() -> dict[str, Callable[[], str | None]]:
         "1 and 2 threads give the same bits": _threads,
         "a saved and loaded model recommends the same": _saved,
     }
-    return {name: partial(_tried, check) for name, check in by_name.items()}
+    return {name: partial(tried, check) for name, check in by_name.items()}
 
 
-def _tried(check: Callable[[], str | None]) -> str | None:
+def tried(check: Callable[[], str | None]) -> str | None:
+    """What a check found; an error, too."""
     try:
         return check()
     except Exception as error:  # the other checks still run

@@ -70,10 +70,12 @@ class Shell(click.Group):
 
 def _message(error: Exception) -> str:
     """The message of an error; unexpected errors also with their type, in one line."""
+    from everypair.gpu.device import DeviceError
+
     words = str(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory" + (f": {words}" if words else "; use less data, or fewer factors.")
-    if isinstance(error, EXPECTED):
+    if isinstance(error, (*EXPECTED, DeviceError)):
         return words or type(error).__name__
     first = next((f": {line.strip()}" for line in words.splitlines() if line.strip()), "")
     return f"unexpected {type(error).__name__}{first} (everypair --debug COMMAND shows where)"

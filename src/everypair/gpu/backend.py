@@ -57,6 +57,11 @@ class Backend(ABC):
         """A copy on the host."""
 
     @property
+    def facts(self) -> dict[str, str]:
+        """The device and what runs it, for people."""
+        return {"device": self.name}
+
+    @property
     @abstractmethod
     def free_bytes(self) -> int:
         """Memory of the device that can be taken now."""

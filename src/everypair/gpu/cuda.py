@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -14,6 +15,10 @@ from everypair.gpu.backend import Backend
 from everypair.gpu.sources import Source
 
 CAPABILITY = (8, 0)  # the first that multiplies TF32 numbers on tensor cores
+FORKED = (
+    "this process was forked from one that had started CUDA, which works in that one only. "
+    "Start processes with multiprocessing's 'spawn' or 'forkserver'"
+)
 
 
 class Cuda(Backend):
@@ -45,6 +50,21 @@ class Cuda(Backend):
         return self.xp.asnumpy(array)
 
     @property
+    def facts(self) -> dict[str, str]:
+        runtime = self.xp.cuda.runtime
+        with self.active():
+            free, total = runtime.memGetInfo()
+        numbers = runtime.driverGetVersion(), runtime.runtimeGetVersion()
+        driver, cuda = (f"{number // 1000}.{number % 1000 // 10}" for number in numbers)
+        return {
+            **super().facts,
+            "compute capability": f"{self._device.compute_capability[:-1]}.{self._device.compute_capability[-1]}",
+            "memory": f"{total / 1e9:.1f} GB, {free / 1e9:.1f} GB free",
+            "CUDA": f"{cuda}, driver for up to {driver}",
+            "CuPy": self.xp.__version__,
+        }
+
+    @property
     def free_bytes(self) -> int:
         pool = self.xp.get_default_memory_pool()
         unused = pool.free_bytes()
@@ -57,9 +77,17 @@ def _launch(function: Any, blocks: int, threads: int, values: list[Any]) -> None
     function((blocks,), (threads,), tuple(values))
 
 
-@cache
 def problem(number: int) -> str | None:
     """Why this GPU cannot be used; None if it can."""
+    return FORKED if _started_in not in (None, os.getpid()) else _problem(number)
+
+
+_started_in: int | None = None  # the process that started CUDA, by looking for GPUs
+
+
+@cache
+def _problem(number: int) -> str | None:
+    global _started_in
     try:
         cupy: Any = import_module("cupy")
     except ImportError:
@@ -68,6 +96,7 @@ def problem(number: int) -> str | None:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return f"CUDA finds no GPU ({error})"
+    _started_in = os.getpid()
     if number >= count:
         return f"there is no GPU number {number}: this machine has {count}, numbered from 0"
     digits = cupy.cuda.Device(number).compute_capability

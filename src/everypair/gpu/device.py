@@ -6,8 +6,9 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
@@ -49,8 +50,10 @@ class Job(NamedTuple):
     model: str
     feedback: Feedback
     towers: Mapping[str, Tower]
+    alpha0: float
     dtype: np.dtype
     order: str
+    processes: int = 1
 
 
 def requested(device: str | None) -> str:
@@ -97,11 +100,24 @@ def choose(device: str | None, job: Job) -> Device:
 
 def for_ranking(device: str | None) -> Backend | None:
     """The GPU that ``device=`` asks for, if it is there: lists are the same without it."""
-    wanted = requested(device)
+    wanted = CPU if _on_cpu.get() else requested(device)
     if wanted == CPU:
         return None
     number = number_of(wanted)
     return None if problem(number) else cuda(number)
+
+
+_on_cpu: ContextVar[bool] = ContextVar("on_cpu", default=False)
+
+
+@contextmanager
+def ranked_on_cpu() -> Iterator[None]:
+    """Rank on the CPU in this block, whatever models and the environment say."""
+    token = _on_cpu.set(True)
+    try:
+        yield
+    finally:
+        _on_cpu.reset(token)
 
 
 def refusal(job: Job) -> str | None:
@@ -110,6 +126,8 @@ def refusal(job: Job) -> str | None:
         return f"GPUs compute in float32, and {named('dtype')} is {job.dtype.name}"
     if job.order != "side":
         return f"{setting('order', job.order)} runs on the CPU only"
+    if job.processes > 1:
+        return f"a fit of {job.processes} processes runs on the CPU only"
     largest = max(len(job.feedback), *job.feedback.shape)
     if largest > LARGEST:
         return f"there are {largest:,} pairs or rows, and a GPU takes up to {LARGEST:,}"
@@ -129,18 +147,26 @@ def refusal(job: Job) -> str | None:
 
 def too_large(job: Job, free: int) -> str | None:
     """Why a fit does not fit into this much memory; None if it does."""
-    from everypair.gpu.engine import needed_bytes
+    from everypair.gpu.memory import needed_bytes
 
-    parts = needed_bytes(job.feedback, job.towers["context"].n_dims)
+    parts = needed_bytes(job.feedback, job.towers, job.alpha0)
     needed = sum(parts.values())
     if needed <= free:
         return None
-    sizes = ", ".join(f"{size / 1e9:.2f} GB for {name}" for name, size in parts.items())
-    return f"it needs {needed / 1e9:.2f} GB of the GPU's memory ({sizes}), and {free / 1e9:.2f} GB are free"
+    sizes = ", ".join(f"{_size(size)} for {name}" for name, size in parts.items())
+    return f"it needs {_size(needed)} of the GPU's memory ({sizes}), and {_size(free)} are free"
+
+
+def _size(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.2f} MB"
 
 
 def announce(text: str) -> None:
-    """Say what was chosen: a line on terminals and in notebooks, and in the log."""
+    """Say what was chosen: in the log, and, if it was not said before, on terminals and in notebooks."""
     LOG.info(text)
-    if visible():
+    if visible() and text not in _said:
+        _said.add(text)
         print(text, file=sys.stderr)
+
+
+_said: set[str] = set()

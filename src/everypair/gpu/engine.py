@@ -146,11 +146,3 @@ class GpuEngine(Engine):
     @property
     def size(self) -> float:
         return self._size
-
-
-def needed_bytes(feedback: Feedback, k: int) -> dict[str, int]:
-    """The memory of a device that a fit of free rows takes, by what it is for."""
-    n_pairs, n_rows, stride = len(feedback), sum(feedback.shape), padded(k)
-    per_pair = 20 + 8 * (feedback.item_weight is not None or np.ndim(feedback.alpha) > 0 or np.ndim(feedback.covered_weight()) > 0)
-    per_pair += 4 * int(np.ndim(feedback.alpha) > 0) + 8 * int(np.ndim(feedback.b) > 0)
-    return {"pairs": per_pair * n_pairs, "vectors": 4 * stride * n_rows, "work": 4 * 32 * max(feedback.shape) + 3 * 2**26}

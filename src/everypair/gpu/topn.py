@@ -12,11 +12,18 @@ MOST = 512  # items of a list, at most
 TILE = 2**26  # scores that are computed at a time: 256 MB
 PAYS = 2**24  # scores below which the CPU is as fast
 ROWS = 1_024  # rows below which it is
+ROWS_AT_ONCE = 2**16  # that are searched in one call, before their lists are copied to the host
 
 
 def pays(n_rows: int, n_items: int, n: int) -> bool:
     """Whether a GPU is faster than the CPU."""
     return n <= MOST and n_rows >= ROWS and n_rows * n_items >= PAYS
+
+
+def fits(backend: Backend, psi: np.ndarray) -> bool:
+    """Whether the device has room for the vectors of items (twice, when they are copied) and for a tile of scores."""
+    with backend.active():
+        return 4 * (3 * psi.size + TILE + 2 * ROWS_AT_ONCE * (psi.shape[1] + MOST)) <= backend.free_bytes
 
 
 class ItemTable(NamedTuple):
@@ -60,7 +67,7 @@ class GpuTopN:
         self.step = max(1, TILE // max(len(items.psi), 1))  # rows of a tile
 
     def __call__(self, phi: Any, slack: Any, excluded: tuple[Any, Any, Any], ids: Any, best: Any) -> np.ndarray:
-        """Write the lists of these rows, all of them arrays on the device; returns the rows that have too many equal scores."""
+        """Write the lists of these rows, all of them arrays on the device; returns the rows that are left to the caller."""
         backend, psi, n_items = self._items.backend, self._items.psi, len(self._items.psi)
         xp, n_rows = backend.xp, len(phi)
         left_over = xp.zeros(n_rows, np.int32)
@@ -78,7 +85,7 @@ class GpuTopN:
             )
             ranked = (n_items, self._n, scores, slack[rows])
             self._kernels.best_of_rows(len(own), self._threads, *ranked, *seen, *vectors, *found)
-        return np.flatnonzero(backend.download(left_over))
+        return np.flatnonzero(backend.download((left_over > 0) | ~xp.isfinite(slack)))  # products of others may overflow
 
     def lists(
         self, phi: np.ndarray, excluded: Excluded | None = None, place: np.ndarray | None = None

@@ -205,7 +205,8 @@ class TowerModel(Model):
         set_parameters("fixed", fixed, towers, fixed=True)
         by_dimension = self.order == "dimension"
         rotate = bool(self.rotate) and not by_dimension
-        device = choose(self.device, Job(type(self).__name__, feedback, towers, plan.initializer.dtype, self.order))
+        fit = Job(type(self).__name__, feedback, towers, plan.alpha0, plan.initializer.dtype, self.order, workers.group.size)
+        device = choose(self.device, fit)
         with device.active():
             if device.gpu is not None:
                 return ICD(GpuEngine(feedback, towers, plan.alpha0, device.gpu, rotate))

@@ -8,8 +8,6 @@ import numpy as np
 
 from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
 
-ROWS = 2**16  # that are searched in one call: their lists are copied to the host meanwhile
-
 SearchRows = Callable[[int, int, np.ndarray, np.ndarray], None]
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from everypair.gpu.device import for_ranking
-from everypair.gpu.topn import Excluded, ItemTable, pays
+from everypair.gpu.device import for_ranking, ranked_on_cpu
+from everypair.gpu.topn import ROWS_AT_ONCE, Excluded, ItemTable, fits, pays
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
-from everypair.ranking.on_gpu import ROWS, search_on_gpu
+from everypair.ranking.on_gpu import search_on_gpu
 from everypair.ranking.pruned import TiledSearch, rows_at_once
 from everypair.runtime.blas import one_blas_thread
 from everypair.runtime.cached import cached_property
@@ -127,13 +127,21 @@ class ItemVectors:
         self.psi, self._weight, self.device = np.ascontiguousarray(psi), weight, device
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "table"}  # not what is on a device
+        return {name: value for name, value in vars(self).items() if name != "_table"}  # not what is on a device
+
+    @property
+    def table(self) -> ItemTable | None:
+        """The vectors on the GPU that ``device`` asks for; None if there is none, or too little of its memory is free."""
+        gpu = for_ranking(self.device) if self.psi.dtype == np.float32 else None
+        if gpu is None or ("_table" not in vars(self) and not fits(gpu, self.psi)):
+            return None
+        return self._table
 
     @cached_property
-    def table(self) -> ItemTable | None:
-        """The vectors on the GPU that ``device`` asks for; None if there is none."""
-        gpu = for_ranking(self.device) if self.psi.dtype == np.float32 else None
-        return None if gpu is None else ItemTable.of(gpu, self.psi)
+    def _table(self) -> ItemTable:
+        gpu = for_ranking(self.device)
+        assert gpu is not None
+        return ItemTable.of(gpu, self.psi)
 
     @cached_property
     def gram(self) -> np.ndarray:
@@ -190,11 +198,12 @@ class InnerProducts(Scores):
     def search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:
         if pays(self.n_rows, self.n_items, n) and self.phi.dtype == np.float32 and self.items.table is not None:
 
-            def few(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-                return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
+            def left_over(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+                with ranked_on_cpu():
+                    return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
 
             own = None if exclude is None else lambda start, stop: Excluded(*exclude.rows(start, stop))
-            return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, few), ROWS, serial=True)
+            return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, left_over), ROWS_AT_ONCE, serial=True)
         return self._cpu_search(n, n_threads, exclude, allowed)
 
     def _cpu_search(self, n: int, n_threads: int, exclude: Lists | None, allowed: np.ndarray | None) -> TopNSearch | None:

@@ -409,14 +409,14 @@ class FittedState:
         return self._directions()
 
     def _directions(self) -> similar.Directions:
-        return similar.directions(self.vectors.psi, self.vectors.factor_dimensions, self.trained_items)
+        return similar.directions(self.vectors.psi, self.vectors.factor_dimensions, self.trained_items, self.vectors.model.device)
 
     @property
     def user_directions(self) -> similar.Directions:
         """The directions of the vectors of users, after all their events."""
         contexts = ContextBatch.of_users(self.dataset, np.arange(self.dataset.n_users))
         vectors = self.vectors.vectors(self.contexts.columns(contexts))
-        return similar.directions(vectors, self.vectors.factor_dimensions, self.contexts.known(contexts))
+        return similar.directions(vectors, self.vectors.factor_dimensions, self.contexts.known(contexts), self.vectors.model.device)
 
     def nearest(self, what: str, codes: np.ndarray, names: pa.Array, n: int, n_threads: int | None = None) -> RankedLists:
         """The n items (``what`` "item") or users ("user") most similar to each of these."""

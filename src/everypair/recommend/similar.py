@@ -31,9 +31,9 @@ class Directions(NamedTuple):
             return rank(products, n, workers, exclude=own, allowed=self.trained, advance=progress.advance)
 
 
-def directions(vectors: np.ndarray, factors: np.ndarray, trained: np.ndarray) -> Directions:
-    """The directions of vectors, by the dimensions that are ``factors``."""
+def directions(vectors: np.ndarray, factors: np.ndarray, trained: np.ndarray, device: str | None) -> Directions:
+    """The directions of vectors, by the dimensions that are ``factors``; those of many rows are compared on this device."""
     vectors = vectors if len(factors) == vectors.shape[1] else vectors[:, factors]
     norms = np.linalg.norm(vectors.astype(np.float64), axis=1)
     units = (vectors / np.where(norms > 0, norms, 1.0)[:, None]).astype(vectors.dtype)
-    return Directions(ItemVectors(units), trained & (norms > 0))
+    return Directions(ItemVectors(units, device=device), trained & (norms > 0))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from everypair.data import Ids
+from everypair.gpu.device import ranked_on_cpu
 from everypair.recommend import archive
 from everypair.recommend.context_batch import ContextBatch
 from everypair.recommend.fitted import ITEM
@@ -162,7 +163,7 @@ class ServedModel:
         }
         for name, items in item_lists.items():
             _check_kind(self._dataset.items, items or (), name)
-        with field_errors(field):
+        with field_errors(field), ranked_on_cpu():
             return self._state.ranked(batch, **options, candidates=candidates, n_threads=self._n_threads)
 
     @property
@@ -182,7 +183,7 @@ class ServedModel:
     def _similar(self, items: list[Any], n: int, field: str) -> RankedLists:
         self._need_vectors("so items cannot be compared")
         codes = self._known(self._dataset.items, items, field)
-        with field_errors(field):
+        with field_errors(field), ranked_on_cpu():
             return self._state.nearest(ITEM, codes, pa.array(items), n, self._n_threads)
 
     def _lists(self, ranked: RankedLists, details: bool) -> list[list[dict[str, Any]]]:

@@ -17,6 +17,7 @@ from everypair.engine.divergence import DivergedError
 from everypair.evaluation import EarlyStopping, Split
 from everypair.evaluation.early_stopping import trained_by_epochs
 from everypair.evaluation.splits import Splitter
+from everypair.gpu.device import requested
 from everypair.recommender import Recommender
 from everypair.runtime import validation as check
 from everypair.runtime.progress import Progress
@@ -39,6 +40,7 @@ def tune(
     patience: int = 2,
     evaluate_every: int = 1,
     exclude_seen: bool = True,
+    device: str | None = None,
 ) -> Tuning:
     """Search for the settings of a model on the tuning part of a split (needs Optuna: ``pip install "everypair[tune]"``).
 
@@ -74,6 +76,9 @@ def tune(
         As for :meth:`Recommender.fit <everypair.Recommender.fit>`.
     exclude_seen : bool
         As for :func:`~everypair.evaluation.evaluate`.
+    device : str, optional
+        The model's ``device`` in all trials and in the result, such as "cuda": by default that of the template. A stored study may
+        go on on another device.
 
     Returns
     -------
@@ -100,6 +105,9 @@ def tune(
             f"recommender must be a Recommender, got {type(recommender).__name__}. Use Recommender(model, context=[...])."
         )
     model = trained_by_epochs(recommender.model)
+    if device is not None:
+        recommender = recommender.unfitted(model__device=requested(device))
+        model = trained_by_epochs(recommender.model)
     split = _split(dataset, protocol)
     wanted, seed = check.integer("trials", trials, low=1), check.integer("seed", seed, low=0)
     limit = np.inf if timeout is None else check.number("timeout", timeout, low=0.0, open_low=True)
