@@ -14,7 +14,7 @@ from benchmarks.gpu.conjugate_gradients import ConjugateGradients
 from benchmarks.gpu.data import HUNDRED, NINE, SIZES, TINY, Pairs, events, generate
 from everypair.engine.feedback import Feedback
 from everypair.gpu import device
-from everypair.gpu.topn import Excluded, GpuTopN, ItemTable, slack
+from everypair.gpu.topn import ExcludedItems, GpuTopN, ItemTable, slack
 from everypair.models import FM, MF, MFSI
 from everypair.models.tower_model import TowerModel
 from everypair.runtime.parallel import Workers
@@ -155,7 +155,7 @@ class Bench:
         model = MF(**options(k, device="cuda", epochs=4)).fit(feedback)
         phi, psi, by_user = model.phi_, model.psi_, feedback.by_context
         items = ItemTable.of(self.gpu, psi)
-        search, seen = GpuTopN(items, n), Excluded(by_user.indptr[:-1], by_user.indptr[1:], by_user.indices)
+        search, seen = GpuTopN(items, n), ExcludedItems(by_user.indptr[:-1], by_user.indptr[1:], by_user.indices)
         whole = lambda: search.lists(phi, seen)  # noqa: E731
         whole()
         from_host = statistics.median(self._seconds(whole) for _ in range(3))

@@ -18,7 +18,7 @@ from everypair.gpu import linear
 from everypair.gpu.backend import Backend
 from everypair.gpu.engine import GpuEngine
 from everypair.gpu.memory import needed_bytes
-from everypair.gpu.sources import Source
+from everypair.gpu.sources import CudaSource
 from everypair.runtime.parallel import SERIAL
 
 from shim_backend import REAL
@@ -89,7 +89,7 @@ class CountingBackend(Backend):
         gc.collect()
         Counted.most = Counted.now = 0
 
-    def compile(self, source: Source) -> Mapping[str, Callable[..., None]]:
+    def compile(self, source: CudaSource) -> Mapping[str, Callable[..., None]]:
         return {name: lambda blocks, threads, values: None for name in source.kernels}
 
     def upload(self, array: np.ndarray) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from everypair.gpu import topn
 from everypair.gpu.backend import Backend
-from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
+from everypair.gpu.topn import ExcludedItems, GpuTopN, ItemTable
 from everypair.ranking import rank as ranking
 from everypair.ranking.rank import InnerProducts, ItemVectors, Lists, rank
 from everypair.runtime.parallel import SERIAL
@@ -94,7 +94,7 @@ def test_ranges_of_rows(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> No
     """Lists do not depend on how many rows are searched at a time."""
     random = np.random.default_rng(0)
     phi, psi = random.normal(size=(7, 4)).astype(np.float32), random.normal(size=(50, 4)).astype(np.float32)
-    excluded = Excluded(*some_lists(random, 7, 50))
+    excluded = ExcludedItems(*some_lists(random, 7, 50))
     search = GpuTopN(ItemTable.of(backend, psi), 5)
     whole = search.lists(phi, excluded)
     search.step = 3

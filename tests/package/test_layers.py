@@ -40,11 +40,8 @@ def test_the_facade_is_small() -> None:
 
 
 def test_a_name_stands_for_one_class() -> None:
-    """But for counterparts on a device, which are named as what they stand for."""
     places = defaultdict(list)
     for module in MODULES:
-        if module.startswith("gpu."):
-            continue
         for node in classes(module):
             if not node.name.startswith("_"):
                 places[node.name].append(module)

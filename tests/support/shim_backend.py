@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from everypair.gpu.backend import Backend
-from everypair.gpu.sources import KERNEL, Argument, Source
+from everypair.gpu.sources import KERNEL, CudaSource, KernelArgument
 
 HEADER = Path(__file__).with_name("cuda_shim.h")
 CTYPES = {np.dtype(np.int32): ctypes.c_int, np.dtype(np.float32): ctypes.c_float, np.dtype(np.float64): ctypes.c_double}
@@ -37,7 +37,7 @@ class Shim(Backend):
         super().__init__()
         self.xp, self.memory = np, memory
 
-    def compile(self, source: Source) -> Mapping[str, Callable[..., None]]:
+    def compile(self, source: CudaSource) -> Mapping[str, Callable[..., None]]:
         library = ctypes.CDLL(str(_built(source)))
         return {name: partial(_launch, getattr(library, f"launch_{name}"), arguments) for name, arguments in source.kernels.items()}
 
@@ -52,7 +52,7 @@ class Shim(Backend):
         return self.memory
 
 
-def _launch(function: Any, arguments: tuple[Argument, ...], blocks: int, threads: int, values: list[Any]) -> None:
+def _launch(function: Any, arguments: tuple[KernelArgument, ...], blocks: int, threads: int, values: list[Any]) -> None:
     given = [
         ctypes.c_void_p(value.ctypes.data) if argument.is_array else CTYPES[argument.dtype](value)
         for argument, value in zip(arguments, values, strict=True)
@@ -60,7 +60,7 @@ def _launch(function: Any, arguments: tuple[Argument, ...], blocks: int, threads
     function(ctypes.c_int(blocks), ctypes.c_int(threads), *given)
 
 
-def _built(source: Source) -> Path:
+def _built(source: CudaSource) -> Path:
     """A shared library with a function ``launch_<kernel>`` for each kernel; the same text is compiled once."""
     entries = []
     for name, declared in KERNEL.findall(source.text):

@@ -12,7 +12,7 @@ import everypair as ep
 from everypair.cli.selftest import tried
 from everypair.gpu.backend import Backend
 from everypair.gpu.tasks import PIECE
-from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
+from everypair.gpu.topn import ExcludedItems, GpuTopN, ItemTable
 from everypair.ranking.rank import InnerProducts, Lists, rank
 from everypair.runtime.parallel import Workers, thread_count
 
@@ -116,7 +116,7 @@ def _lists(gpu: Backend, size: Size) -> str | None:
     random, seen = np.random.default_rng(0), _pairs(size, 1.0).by_context
     phi, psi = (random.normal(size=(n, size.k)).astype(np.float32) for n in (size.n_listed, size.n_items))
     begin, end = seen.indptr[: size.n_listed], seen.indptr[1 : size.n_listed + 1]
-    codes, scores, left = GpuTopN(ItemTable.of(gpu, psi), size.n).lists(phi, Excluded(begin, end, seen.indices))
+    codes, scores, left = GpuTopN(ItemTable.of(gpu, psi), size.n).lists(phi, ExcludedItems(begin, end, seen.indices))
     with Workers(thread_count(None)) as workers:
         expected = rank(InnerProducts(phi, psi), size.n, workers, Lists(begin, end, seen.indices))
     ranked = np.setdiff1d(np.arange(size.n_listed), left)

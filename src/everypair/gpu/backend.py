@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from everypair.gpu.sources import Source, checked, source
+from everypair.gpu.sources import CudaSource, checked, source
 
 Launch = Callable[..., None]
 
@@ -45,7 +45,7 @@ class Backend(ABC):
         return Kernels(found, self._compiled[found.name])
 
     @abstractmethod
-    def compile(self, source: Source) -> Mapping[str, Callable[..., None]]:
+    def compile(self, source: CudaSource) -> Mapping[str, Callable[..., None]]:
         """Functions ``launch(blocks, threads, arguments)`` by the name of the kernel."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Backend(ABC):
 class Kernels:
     """The kernels of a source, as attributes: ``kernels.name(blocks, threads, *arguments)``."""
 
-    def __init__(self, source: Source, compiled: Mapping[str, Callable[..., None]]) -> None:
+    def __init__(self, source: CudaSource, compiled: Mapping[str, Callable[..., None]]) -> None:
         self._source, self._kernels = source, compiled
 
     def __getattr__(self, name: str) -> Launch:

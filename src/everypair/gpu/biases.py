@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from everypair.gpu.backend import Backend
-from everypair.gpu.levels import Field
-from everypair.gpu.pairs import THREADS, SidePairs
-from everypair.gpu.tasks import Tasks, blocks
+from everypair.gpu.levels import LevelField
+from everypair.gpu.pairs import THREADS, PairsOfSide
+from everypair.gpu.tasks import blocks
 
 EACH = 256  # threads of a block that have a row each
 
@@ -25,7 +25,7 @@ class Biases:
     Parameters
     ----------
     backend : Backend
-    weights : list of Field
+    weights : list of LevelField
         Bias and linear weights, in the order of their steps.
     n : int
         Number of rows.
@@ -37,13 +37,13 @@ class Biases:
         :math:`\\phi_q` of each row, and a zero.
     """
 
-    def __init__(self, backend: Backend, weights: list[Field], n: int, eta: float) -> None:
+    def __init__(self, backend: Backend, weights: list[LevelField], n: int, eta: float) -> None:
         self.backend, self.weights, self._n, self._eta = backend, weights, n, eta
         self.of_rows = backend.xp.zeros(n + 1, np.float32)
         self._kernels = backend.kernels("biases")
-        self._tasks = [field.tasks(every=True) for field in weights]
+        self._pieces = [field.pieces() for field in weights]
 
-    def place(self, factors: list[Field], table: Any) -> None:
+    def place(self, factors: list[LevelField], table: Any) -> None:
         """Compute the dimension of all rows, whose factors are in ``table``."""
         xp, n, kernels = self.backend.xp, self._n, self._kernels
         total, stride = xp.zeros(n, np.float64), table.shape[1]
@@ -71,7 +71,7 @@ class Biases:
         t[-1] = 0.0
         return xp.ascontiguousarray(t)
 
-    def sweep(self, own: SidePairs, scores: Any, t: Any, J_qq: float, by_event: bool) -> None:
+    def sweep(self, own: PairsOfSide, scores: Any, t: Any, J_qq: float, by_event: bool) -> None:
         """Step on all weights; scores follow, and the dimension itself."""
         if not self.weights:
             return
@@ -86,21 +86,19 @@ class Biases:
             kernels.slopes_of_rows(
                 -(-n // EACH), EACH, *sizes, tasks.tasks, tasks.long, tasks.bounds, slopes, *own.weight, t, J_qq, g, h
             )
-        for field, pieces in zip(self.weights, self._tasks, strict=True):
-            self._step(field, pieces, g, h, moved)
+        for field, pieces in zip(self.weights, self._pieces, strict=True):
+            self._step(field, *pieces, g, h, moved)
         self.of_rows[:-1] += moved
         if by_event:
             scores += moved
         else:
             kernels.shift_scores(blocks(tasks.n), THREADS, tasks.n, tasks.tasks, moved, scores)
 
-    def _step(self, field: Field, pieces: Tasks, g: Any, h: Any, moved: Any) -> None:
+    def _step(self, field: LevelField, tasks: Any, bounds: Any, g: Any, h: Any, moved: Any) -> None:
         kernels, n = self._kernels, self._n
-        sums = self.backend.xp.empty((pieces.n, 2), np.float64)
-        kernels.sum_slopes(blocks(pieces.n), THREADS, pieces.n, pieces.tasks, field.members, *field.values, g, h, sums)
-        kernels.step_weights(
-            blocks(field.n), THREADS, field.n, pieces.bounds, sums, *field.penalty, self._eta, field.W, field.delta
-        )
+        sums = self.backend.xp.empty((len(tasks), 2), np.float64)
+        kernels.sum_slopes(blocks(len(tasks)), THREADS, len(tasks), tasks, field.members, *field.values, g, h, sums)
+        kernels.step_weights(blocks(field.n), THREADS, field.n, bounds, sums, *field.penalty, self._eta, field.W, field.delta)
         kernels.follow_weights(-(-n // EACH), EACH, n, field.codes, *field.values, field.delta, h, g, moved)
 
     def l2(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from everypair.gpu.backend import Backend
-from everypair.gpu.sources import Source
+from everypair.gpu.sources import CudaSource
 
 CAPABILITY = (8, 0)  # the first that multiplies TF32 numbers on tensor cores
 FORKED = (
@@ -39,7 +39,7 @@ class Cuda(Backend):
         with self._device:
             yield
 
-    def compile(self, source: Source) -> Mapping[str, Callable[..., None]]:
+    def compile(self, source: CudaSource) -> Mapping[str, Callable[..., None]]:
         module = self.xp.RawModule(code=source.text, options=("-std=c++17",), backend="nvrtc")
         return {name: partial(_launch, module.get_function(name)) for name in source.kernels}
 

@@ -17,7 +17,7 @@ from everypair.gpu import linear
 from everypair.gpu.backend import Backend
 from everypair.gpu.biases import Biases
 from everypair.gpu.features import FeatureSide
-from everypair.gpu.levels import Field, SideBlocks, side_blocks
+from everypair.gpu.levels import LevelField, SideBlocks, side_blocks
 from everypair.gpu.pairs import Numbers, Pairs
 from everypair.gpu.rows import FreeRows
 from everypair.gpu.side import DeviceSide, OtherSide, padded
@@ -60,8 +60,8 @@ class GpuEngine(Engine):
             return FreeRows(self._backend, parameter, side, eta)
         n, found = len(indptr) - 1, side_blocks(tower, len(indptr) - 1)
         assert isinstance(found, SideBlocks)
-        factors = [Field(self._backend, block, n, padded(found.k)) for block in found.factors]
-        weights = [Field(self._backend, block, n, 0) for block in found.weights]
+        factors = [LevelField(self._backend, block, n, padded(found.k)) for block in found.factors]
+        weights = [LevelField(self._backend, block, n, 0) for block in found.weights]
         biases = None if found.bias is None else Biases(self._backend, weights, n, eta)
         return FeatureSide(self._backend, side, indptr, found.k, eta, factors, biases)
 

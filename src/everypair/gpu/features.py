@@ -13,8 +13,8 @@ from everypair.gpu import linear
 from everypair.gpu.backend import Backend
 from everypair.gpu.biases import EACH, Biases
 from everypair.gpu.groups import SUMS, EventGroups, EventState, Panel, RowGroups
-from everypair.gpu.levels import NARROW, Field
-from everypair.gpu.pairs import THREADS, Pairs, SidePairs
+from everypair.gpu.levels import NARROW, LevelField
+from everypair.gpu.pairs import THREADS, Pairs, PairsOfSide
 from everypair.gpu.side import DeviceSide, OtherSide
 from everypair.gpu.tasks import blocks
 from everypair.runtime.numerics import tiny
@@ -33,14 +33,14 @@ class FeatureSide(DeviceSide):
         The pairs of each row.
     k : int
     eta : float
-    factors : list of Field
+    factors : list of LevelField
         In the order of their steps.
     biases : Biases or None
         Of factorization machines: the features of a row interact.
     """
 
     def __init__(
-        self, backend: Backend, side: str, indptr: np.ndarray, k: int, eta: float, factors: list[Field], biases: Biases | None
+        self, backend: Backend, side: str, indptr: np.ndarray, k: int, eta: float, factors: list[LevelField], biases: Biases | None
     ) -> None:
         super().__init__(backend, side, len(indptr) - 1, k, eta, biases)
         self._factors = factors
@@ -59,7 +59,7 @@ class FeatureSide(DeviceSide):
             field.bring_back()
 
     @property
-    def _fields(self) -> list[Field]:
+    def _fields(self) -> list[LevelField]:
         return [*self._factors, *([] if self.biases is None else self.biases.weights)]
 
     def place(self) -> None:
@@ -109,7 +109,7 @@ class FeatureSide(DeviceSide):
                 if state is not None:
                     self._sweep_events(kernels, field, groups, own, other, panel, state)
                 else:
-                    self._sweep_rows(kernels, field, groups, own, other, panel, RowState(scores, phi_q, t))
+                    self._sweep_rows(kernels, field, groups, own, other, panel, RowsInSweep(scores, phi_q, t))
         if state is not None:
             state.bring_back(scores, phi_q)
 
@@ -128,57 +128,41 @@ class FeatureSide(DeviceSide):
         return xp.matmul(self.table, columns.astype(np.float32))
 
     def _sweep_events(
-        self, kernels: Any, field: Field, groups: EventGroups, own: SidePairs, other: OtherSide, panel: Panel, state: EventState
+        self, kernels: Any, field: LevelField, groups: EventGroups, own: PairsOfSide, other: OtherSide, panel: Panel, state: Any
     ) -> None:
-        tasks, stride, n = groups.tasks, self.stride, self.n
-        none, values = len(other.table) - 1, field.values
-        weights = (*own.a, *own.b, *own.weight, *values)
+        """Levels of a side of events; ``state`` is an EventState."""
+        tasks, n, place = groups.tasks, self.n, (self.stride, panel.first)
+        visits = (tasks.n, tasks.tasks, field.members, state.packed, *own.a, *own.b, *own.weight, *field.values)
+        met = (other.table, len(other.table) - 1, self.table, n, panel.rest)
         steps = (panel.gram, panel.J_qq, *field.penalty, self.eta, panel.tiny, field.delta, field.along)
-        kernels.sweep_event_levels(
-            blocks(tasks.n), THREADS, tasks.n, tasks.tasks, field.members, state.packed, *weights, other.table, none, self.table, n,
-            panel.rest, field.W, stride, panel.first, *steps, tasks.moments,
-        )  # fmt: skip
+        kernels.sweep_event_levels(blocks(tasks.n), THREADS, *visits, *met, field.W, *place, *steps, tasks.moments)
         if tasks.n_long:
-            kernels.step_levels(
-                tasks.n_long, SUMS // 2, tasks.long, tasks.bounds, tasks.moments, field.W, stride, panel.first, *steps
-            )
-        moves = (field.W, field.delta, field.along, panel.J_qq)
-        kernels.follow_events(
-            blocks(-(-n // 32)),
-            THREADS,
-            n,
-            state.packed,
-            field.codes,
-            *values,
-            other.table,
-            self.table,
-            stride,
-            panel.first,
-            *moves,
-        )
+            cut = (tasks.long, tasks.bounds, tasks.moments)
+            kernels.step_levels(tasks.n_long, SUMS // 2, *cut, field.W, *place, *steps)
+        events, moves = (n, state.packed, field.codes, *field.values), (field.W, field.delta, field.along, panel.J_qq)
+        kernels.follow_events(blocks(-(-n // 32)), THREADS, *events, other.table, self.table, *place, *moves)
 
     def _sweep_rows(
-        self, kernels: Any, field: Field, groups: RowGroups, own: SidePairs, other: OtherSide, panel: Panel, rows: RowState
+        self, kernels: Any, field: LevelField, groups: RowGroups, own: PairsOfSide, other: OtherSide, panel: Panel, rows: Any
     ) -> None:
-        stride, n, none, values = self.stride, self.n, len(other.table) - 1, field.values
-        place, tasks, (scores, *biases) = (field.W, stride, panel.first), own.tasks, rows
+        """Levels of a side whose rows have any number of pairs; ``rows`` is a RowsInSweep."""
+        n, place, values, tasks = self.n, (self.stride, panel.first), field.values, own.tasks
+        (scores, *biases), none = rows, len(other.table) - 1
+        pairs = (groups.n_pairs, groups.of_pairs, groups.visits, own.indices, scores, *own.a, *own.b, *values)
         kernels.sum_pairs_of_levels(
-            blocks(groups.n_pairs), THREADS, groups.n_pairs, groups.of_pairs, groups.visits, own.indices, scores, *own.a, *own.b,
-            *values, other.table, none, self.table, n, *place, groups.sums,
-        )  # fmt: skip
-        kernels.sum_rows_of_levels(
-            blocks(groups.n_rows), THREADS, groups.n_rows, groups.of_rows, field.members, *biases, *own.weight, *values, self.table,
-            n, panel.rest, *place, panel.J_qq, groups.sums,
-        )  # fmt: skip
+            blocks(groups.n_pairs), THREADS, *pairs, other.table, none, self.table, n, field.W, *place, groups.sums
+        )
+        members = (groups.n_rows, groups.of_rows, field.members, *biases, *own.weight, *values, self.table, n, panel.rest)
+        kernels.sum_rows_of_levels(blocks(groups.n_rows), THREADS, *members, field.W, *place, panel.J_qq, groups.sums)
         steps = (panel.gram, panel.J_qq, *field.penalty, self.eta, panel.tiny, field.delta, field.along)
-        kernels.step_levels(field.n, SUMS // 2, groups.levels, groups.bounds, groups.sums, *place, *steps)
-        met = (other.table, none, self.table, stride, panel.first, field.W, field.delta)
+        kernels.step_levels(field.n, SUMS // 2, groups.levels, groups.bounds, groups.sums, field.W, *place, *steps)
+        met = (other.table, none, self.table, *place, field.W, field.delta)
         kernels.follow_pairs(blocks(tasks.n), THREADS, tasks.n, tasks.tasks, own.indices, scores, field.codes, *values, *met)
         moves = (field.W, field.delta, field.along, panel.J_qq, *biases)
-        kernels.follow_rows(-(-n * NARROW // EACH), EACH, n, field.codes, *values, self.table, stride, panel.first, *moves)
+        kernels.follow_rows(-(-n * NARROW // EACH), EACH, n, field.codes, *values, self.table, *place, *moves)
 
 
-class RowState(NamedTuple):
+class RowsInSweep(NamedTuple):
     """Scores of pairs, and of rows :math:`\\phi_q` and t."""
 
     scores: Any

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everypair.gpu.backend import Backend
-from everypair.gpu.levels import Field
+from everypair.gpu.levels import LevelField
 from everypair.gpu.tasks import Tasks, cut
 
 SUMS = 11 * 32  # numbers of the sums of a piece, as in narrow.cuh
@@ -26,7 +26,7 @@ class Panel(NamedTuple):
 class EventGroups:
     """The rows of each level where row c has the pair c and no other: levels of few rows whole, others in pieces."""
 
-    def __init__(self, backend: Backend, field: Field) -> None:
+    def __init__(self, backend: Backend, field: LevelField) -> None:
         self.tasks = Tasks(backend, field.bounds, numbers=SUMS)
 
 
@@ -43,7 +43,7 @@ class RowGroups:
         All levels, with the pieces ``bounds[l]`` to ``bounds[l + 1]``, and room for their sums.
     """
 
-    def __init__(self, backend: Backend, field: Field, indptr: np.ndarray) -> None:
+    def __init__(self, backend: Backend, field: LevelField, indptr: np.ndarray) -> None:
         rows = field.members_host
         lengths = np.diff(indptr)[rows]
         before = np.concatenate([[0], np.cumsum(lengths)])

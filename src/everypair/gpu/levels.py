@@ -12,13 +12,13 @@ from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
 from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Tower
 from everypair.gpu.backend import Backend
-from everypair.gpu.tasks import Tasks
+from everypair.gpu.tasks import cut
 from everypair.kernels.jit import slice_of
 
 NARROW = 16  # dimensions of a panel of fields, as on the CPU: part of the order of steps
 
 
-class Coded(NamedTuple):
+class LevelCodes(NamedTuple):
     """The level of each row (n for none), the value of its feature, and the number of levels."""
 
     codes: np.ndarray
@@ -26,23 +26,23 @@ class Coded(NamedTuple):
     n: int
 
 
-def coded(block: Block, n_rows: int) -> Coded | str:
+def coded(block: Block, n_rows: int) -> LevelCodes | str:
     """The levels that a block's vectors belong to, or why a GPU cannot step on it."""
     levels = block.levels if isinstance(block, LevelBlock) else getattr(block, "field", None)
     if isinstance(block, LevelBlock) and levels is None:
-        return Coded(np.arange(n_rows), 1.0, n_rows)
+        return LevelCodes(np.arange(n_rows), 1.0, n_rows)
     if isinstance(levels, Levels):
-        return Coded(np.where(levels.codes < 0, levels.n, levels.codes), 1.0, levels.n)
+        return LevelCodes(np.where(levels.codes < 0, levels.n, levels.codes), 1.0, levels.n)
     if isinstance(levels, OneHotField):
-        return Coded(levels.codes.astype(np.int64), 1.0, levels.shape[1])
+        return LevelCodes(levels.codes.astype(np.int64), 1.0, levels.shape[1])
     if isinstance(levels, OnesField):
-        return Coded(np.zeros(n_rows, np.int64), 1.0, 1)
+        return LevelCodes(np.zeros(n_rows, np.int64), 1.0, 1)
     if isinstance(levels, SparseField) and levels.one_hot:
         indptr, indices, values = levels.rows.arrays
         there = np.diff(indptr) > 0
         codes, x = np.full(n_rows, levels.shape[1]), np.zeros(n_rows)
         codes[there], x[there] = indices, values
-        return Coded(codes, 1.0 if np.ndim(values) == 0 else x, levels.shape[1])
+        return LevelCodes(codes, 1.0 if np.ndim(values) == 0 else x, levels.shape[1])
     return "has fields of which a row may have several features"
 
 
@@ -98,7 +98,7 @@ def penalty_of(block: LevelBlock | FieldBlock, n: int) -> Any:
     return float(penalty) if np.ndim(penalty) == 0 else slice_of(np.ravel(penalty), block.start, block.start + n)
 
 
-class Field:
+class LevelField:
     """The rows of each level of a field on a device, and its parameters: a row of ``W`` for each level, and one of zeros.
 
     Parameters
@@ -145,6 +145,7 @@ class Field:
         own = self.W[:-1] if by_row.ndim == 1 else self.W[:-1, : by_row.shape[1]]
         by_row[self._rows] = self._backend.download(own)
 
-    def tasks(self, every: bool = False) -> Tasks:
-        """The rows of levels as tasks of warps; ``every``: all levels are cut into pieces, of which some have no rows."""
-        return Tasks(self._backend, self.bounds, every=every)
+    def pieces(self) -> tuple[Any, Any]:
+        """The rows of all levels as tasks of warps, and where the pieces of each level begin."""
+        found = cut(self.bounds, every=True)
+        return self._backend.ints(found.tasks), self._backend.ints(found.bounds)

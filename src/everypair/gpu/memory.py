@@ -82,7 +82,7 @@ def _levels(block: Block, indptr: np.ndarray, stride: int) -> int:
     of_rows = 4 * len(found.codes) * (2 + (np.ndim(found.values) > 0))
     own = of_rows + 4 * (found.n + 1) * ((stride + NARROW if factors else 2) + 4)
     if not factors:
-        return own + _tasks(cut(bounds, every=True))
+        return own + 32 * len(cut(bounds, every=True).tasks) + 4 * (found.n + 1)  # tasks, and sums of slopes
     lengths = np.diff(indptr)
     if lengths.max(initial=0) == lengths.min(initial=1) == 1:
         return own + _tasks(cut(bounds), SUMS)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from everypair.engine.feedback import Feedback, explicit_weight
+from everypair.engine.objective import or_one
 from everypair.gpu.backend import Backend
 from everypair.gpu.tasks import Tasks, blocks
 from everypair.runtime.numerics import Values
@@ -22,7 +23,7 @@ class Numbers(NamedTuple):
     step: int
 
 
-class Vectors(Protocol):
+class ScoredVectors(Protocol):
     """The vectors of a side: a table of factors, and what is added to the scores of a row."""
 
     table: Any
@@ -31,7 +32,7 @@ class Vectors(Protocol):
     def bias(self) -> Numbers: ...
 
 
-class SidePairs(NamedTuple):
+class PairsOfSide(NamedTuple):
     """The pairs of a side, row by row: the index of the other side, a and b of Lemma 1, and alpha0 m of each row."""
 
     tasks: Tasks
@@ -56,12 +57,12 @@ class Pairs:
         self._order = backend.ints(by_item.order)
         self.alpha = Numbers(*backend.floats(feedback.alpha))
         b = Numbers(*backend.floats(feedback.b))
-        m, n = _or_one(feedback.context_weight), _or_one(feedback.item_weight)
+        m, n = or_one(feedback.context_weight), or_one(feedback.item_weight)
         indices = backend.ints(by_context.indices)
         a = self._explicit_weights(feedback, indices, n)
         self.sides = {
-            "context": SidePairs(Tasks(backend, by_context.indptr), indices, a, b, Numbers(*backend.floats(alpha0 * m))),
-            "item": SidePairs(
+            "context": PairsOfSide(Tasks(backend, by_context.indptr), indices, a, b, Numbers(*backend.floats(alpha0 * m))),
+            "item": PairsOfSide(
                 Tasks(backend, by_item.indptr),
                 backend.ints(by_item.indices),
                 self._by_item(a),
@@ -100,7 +101,7 @@ class Pairs:
             self._scores, self._spare, self._side = self._spare, self._scores, side
         return self._scores
 
-    def rescore(self, contexts: Vectors, items: Vectors) -> None:
+    def rescore(self, contexts: ScoredVectors, items: ScoredVectors) -> None:
         """Scores from the vectors of both sides, and the sums of the loss."""
         pairs, self._side = self.sides["context"], "context"
         phi, psi = contexts.table, items.table
@@ -127,7 +128,3 @@ class Pairs:
             blocks(pairs.tasks.n), THREADS, pairs.tasks.n, pairs.tasks.tasks, scores, *pairs.a, *pairs.b, *alpha, sizes
         )
         return pairs.tasks.sums_of_rows(self._backend.download(sizes))
-
-
-def _or_one(weight: np.ndarray | None) -> Values:
-    return 1.0 if weight is None else weight

@@ -24,7 +24,7 @@ TYPES = {
 }
 
 
-class Argument(NamedTuple):
+class KernelArgument(NamedTuple):
     """An argument of a kernel: an array, or a number, of this type."""
 
     name: str
@@ -32,16 +32,16 @@ class Argument(NamedTuple):
     is_array: bool
 
 
-class Source(NamedTuple):
+class CudaSource(NamedTuple):
     """The text of a translation unit, and the arguments of its kernels by name."""
 
     name: str
     text: str
-    kernels: Mapping[str, tuple[Argument, ...]]
+    kernels: Mapping[str, tuple[KernelArgument, ...]]
 
 
 @cache
-def source(name: str, **defined: int) -> Source:
+def source(name: str, **defined: int) -> CudaSource:
     """The source ``kernels/<name>.cu``, with these macros defined.
 
     >>> [argument.name for argument in source("rows").kernels["explicit_weights"]][:3]
@@ -50,7 +50,9 @@ def source(name: str, **defined: int) -> Source:
     text = _inlined(f"{name}.cu", set())
     kernels = {kernel: tuple(_argument(a) for a in arguments.split(",")) for kernel, arguments in KERNEL.findall(text)}
     macros = "".join(f"#define {key} {value}\n" for key, value in sorted(defined.items()))
-    return Source("_".join([name, *(f"{key.lower()}{value}" for key, value in sorted(defined.items()))]), macros + text, kernels)
+    return CudaSource(
+        "_".join([name, *(f"{key.lower()}{value}" for key, value in sorted(defined.items()))]), macros + text, kernels
+    )
 
 
 def _inlined(file: str, seen: set[str]) -> str:
@@ -60,12 +62,12 @@ def _inlined(file: str, seen: set[str]) -> str:
     return INCLUDE.sub(lambda found: "" if found[1] in seen else _inlined(found[1], seen), text)
 
 
-def _argument(declaration: str) -> Argument:
+def _argument(declaration: str) -> KernelArgument:
     words = declaration.replace("*", " * ").replace("__restrict__", "").replace("const", "").split()
-    return Argument(words[-1], TYPES[words[0]], "*" in words)
+    return KernelArgument(words[-1], TYPES[words[0]], "*" in words)
 
 
-def checked(kernel: str, arguments: tuple[Argument, ...], values: tuple[object, ...]) -> list[object]:
+def checked(kernel: str, arguments: tuple[KernelArgument, ...], values: tuple[object, ...]) -> list[object]:
     """Arrays as they are, and numbers in the type of the argument. A wrong type is a mistake of this package."""
     if len(values) != len(arguments):
         raise TypeError(f"{kernel} takes {len(arguments)} arguments, got {len(values)}.")

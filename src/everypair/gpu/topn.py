@@ -45,7 +45,7 @@ class ItemTable(NamedTuple):
             return self._replace(psi=self.backend.xp.ascontiguousarray(self.psi[self.backend.ints(items)]))
 
 
-class Excluded(NamedTuple):
+class ExcludedItems(NamedTuple):
     """Items of each row that are not ranked: ``items[begin[r]:end[r]]`` of row r, of which -1 is none."""
 
     begin: np.ndarray
@@ -88,7 +88,7 @@ class GpuTopN:
         return np.flatnonzero(backend.download((left_over > 0) | ~xp.isfinite(slack)))  # products of others may overflow
 
     def lists(
-        self, phi: np.ndarray, excluded: Excluded | None = None, place: np.ndarray | None = None
+        self, phi: np.ndarray, excluded: ExcludedItems | None = None, place: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Items and scores of the best of rows with these vectors, and the rows that are left to the caller.
 
@@ -102,7 +102,7 @@ class GpuTopN:
             left = self(table, slack(xp, table, self._items.largest), self._excluded(excluded, place, n_rows), ids, best)
             return backend.download(ids), backend.download(best), left
 
-    def _excluded(self, excluded: Excluded | None, place: np.ndarray | None, n_rows: int) -> tuple[Any, Any, Any]:
+    def _excluded(self, excluded: ExcludedItems | None, place: np.ndarray | None, n_rows: int) -> tuple[Any, Any, Any]:
         """On the device, without what other rows exclude."""
         ints = self._items.backend.ints
         if excluded is None or not len(excluded.items):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from everypair.gpu.topn import Excluded, GpuTopN, ItemTable
+from everypair.gpu.topn import ExcludedItems, GpuTopN, ItemTable
 
 SearchRows = Callable[[int, int, np.ndarray, np.ndarray], None]
 
@@ -15,7 +15,7 @@ def search_on_gpu(
     phi: np.ndarray,
     table: ItemTable,
     n: int,
-    exclude: Callable[[int, int], Excluded] | None,
+    exclude: Callable[[int, int], ExcludedItems] | None,
     allowed: np.ndarray | None,
     otherwise: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> SearchRows:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from everypair.gpu.device import for_ranking, ranked_on_cpu
-from everypair.gpu.topn import ROWS_AT_ONCE, Excluded, ItemTable, fits, pays
+from everypair.gpu.topn import ROWS_AT_ONCE, ExcludedItems, ItemTable, fits, pays
 from everypair.kernels.topn import only, top_n, top_n_listed, top_n_products, without
 from everypair.ranking.on_gpu import search_on_gpu
 from everypair.ranking.pruned import TiledSearch, rows_at_once
@@ -202,7 +202,7 @@ class InnerProducts(Scores):
                 with ranked_on_cpu():
                     return rank(self.take(rows), n, SERIAL, None if exclude is None else exclude.take(rows), allowed=allowed)
 
-            own = None if exclude is None else lambda start, stop: Excluded(*exclude.rows(start, stop))
+            own = None if exclude is None else lambda start, stop: ExcludedItems(*exclude.rows(start, stop))
             return TopNSearch(search_on_gpu(self.phi, self.items.table, n, own, allowed, left_over), ROWS_AT_ONCE, serial=True)
         return self._cpu_search(n, n_threads, exclude, allowed)
 
