@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 import everypair as ep
 from everypair.runtime.group import ALONE, Group
@@ -48,3 +50,24 @@ def test_the_gram_of_contexts_is_that_of_the_group_and_the_gram_of_items_is_not(
     own, doubled = (solver.engine.objective for solver in solvers.values())
     np.testing.assert_array_equal(doubled.grams["context"], 2 * own.grams["context"])
     np.testing.assert_array_equal(doubled.grams["item"], own.grams["item"])
+
+
+@given(n_threads=st.integers(1, 40), small=st.sampled_from([0, 100, 20_000]), data=st.data())
+def test_ranges_divide_the_work(n_threads: int, small: int, data: st.DataObject) -> None:
+    """Every row is in one range; there are few ranges, none of them tiny but the last, and none too large for threads to share."""
+    n = data.draw(st.sampled_from([0, 1, 99, 30_000, 1_000_000]))
+    bounds = Workers(n_threads, small=small).even(n)
+    assert bounds[0] == 0
+    assert bounds[-1] == n
+    sizes = np.diff(bounds)
+    assert np.all(sizes > 0) or n == 0
+    assert len(sizes) <= 1 + 4 * n_threads
+    if n >= max(small, 1):
+        assert np.all(sizes[:-1] >= min(4_096, small) - 1)
+        assert sizes.max() <= max(n / n_threads / 2, min(4_096, small)) + 1 or n_threads == 1
+    lengths = np.random.default_rng(n_threads).integers(0, 9, 500)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    bounds = Workers(n_threads, small=small).split(indptr)
+    assert bounds[0] == 0
+    assert bounds[-1] == 500
+    assert np.all(np.diff(bounds) > 0)

@@ -22,6 +22,8 @@ from everypair.runtime.thread_use import observer
 
 SMALL = 20_000  # units of work (rows plus pairs) below which one thread is faster
 MOST_THREADS = 1_024
+SHARES = (0.5, 0.25, 0.15, 0.1)  # of all work, in ranges of equal size: one for each thread
+LEAST = 4_096  # units of work in a range, but for the last
 CHUNK = 2_048  # rows per matrix product: fixed, because rounding depends on it
 
 
@@ -92,16 +94,25 @@ class Workers:
             self._observer.leave()
 
     def split(self, indptr: np.ndarray) -> np.ndarray:
-        """Bounds of ranges of compressed rows (``indptr``) with about equal work; one range if the work is small."""
+        """Bounds of ranges of compressed rows (``indptr``) by their work; one range if it is small."""
         work = indptr + np.arange(len(indptr))
-        ranges = 1 if self.n_threads == 1 or work[-1] < self._small else 8 * self.n_threads
-        bounds = np.searchsorted(work, np.linspace(0, work[-1], ranges + 1)[1:-1])
+        bounds = np.searchsorted(work, self._cuts(int(work[-1]))[1:-1])
         return np.unique(np.concatenate([[0], bounds, [len(indptr) - 1]]))
 
     def even(self, n: int) -> np.ndarray:
-        """Bounds that divide ``range(n)`` into equal ranges; one range if n is small."""
-        ranges = 1 if self.n_threads == 1 or n < self._small else 4 * self.n_threads
-        return np.linspace(0, n, ranges + 1).astype(np.int64)
+        """Bounds that divide ``range(n)``; one range if n is small."""
+        return self._cuts(n)
+
+    def _cuts(self, work: int) -> np.ndarray:
+        """Where to cut so much work: large ranges first, small ones at the end, where threads would wait for the last of them.
+
+        A range costs a turn of the interpreter lock, for which others wait: on 16 threads that is tens of microseconds.
+        """
+        if self.n_threads == 1 or work < max(self._small, 1):
+            return np.array([0, work])
+        sizes = np.repeat(np.array(SHARES) * work / self.n_threads, self.n_threads)
+        ends = np.cumsum(np.maximum(sizes, min(LEAST, self._small)))
+        return np.unique(np.concatenate([[0], ends[ends < work], [work]]).astype(np.int64))
 
     def singly(self, n: int, work: int) -> np.ndarray:
         """Bounds that put each of n large tasks in a range of its own; one range if ``work``, their total, is small."""
