@@ -72,6 +72,14 @@ class CountingArrays:
         found.view(np.ndarray)[:] = array.view(np.ndarray)[indices.view(np.ndarray)]
         return found
 
+    def matmul(self, a: Any, b: Any, **more: Any) -> Any:
+        """With the copy that CuPy makes of a transposed stack of matrices."""
+        copied = None
+        if a.ndim > 2 and not a.flags.c_contiguous:
+            copied = self._counted(np.empty, a.shape, a.dtype)
+            copied[...] = a
+        return np.matmul(a if copied is None else copied, b, **more)
+
     def _counted(self, make: Callable[..., Any], shape: Any, dtype: Any = np.float64) -> Counted:
         array = np.ndarray.__new__(Counted, shape, dtype)
         array[...] = 0

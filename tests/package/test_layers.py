@@ -39,7 +39,7 @@ def test_the_facade_is_small() -> None:
     assert len(ast.unparse(facade).splitlines()) <= 200
 
 
-# Public names of two kinds of users: what a tower returns (everypair.towers.Vectors), and the recipe of columns of lists (everypair.Vectors).
+# Public names of two kinds of users: what a tower returns (everypair.towers.Vectors), and a recipe (everypair.Vectors).
 TWICE = {"Vectors": ["engine.vectors", "recommend.recipes"]}
 
 

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 
 CHUNK = 2_048  # rows whose products are summed in float32, before float64: fixed, because rounding depends on it
-SEGMENT = 2**26  # numbers that are made on the way at a time: 256 MB
+SEGMENT, MOST = 2**24, 16  # numbers that are made on the way at a time (64 MB), unless that would take more segments
+
+
+def numbers_at_once(n: int, numbers: float) -> float:
+    """How many numbers are made on the way at a time, where each of n rows needs so many."""
+    return min(max(SEGMENT, n * numbers / MOST, CHUNK * numbers), n * numbers)
 
 
 def segments(n: int, numbers: float) -> Iterator[slice]:
     """Ranges of n rows, of which each needs so many numbers on the way."""
-    step = max(CHUNK, int(SEGMENT / max(numbers, 1e-9)) // CHUNK * CHUNK)
+    step = max(CHUNK, int(numbers_at_once(n, numbers) / max(numbers, 1e-9)) // CHUNK * CHUNK)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
@@ -21,7 +26,8 @@ def products(xp: Any, one: Any, other: Any, weight: Any = None) -> Any:
     """``sum_r weight_r x_r y_r'`` over the rows x and y of two tables, in float64."""
     n, width = one.shape
     total, columns = xp.zeros((width, other.shape[1]), np.float64), other.shape[1]
-    for rows in segments(n, width * columns / CHUNK + (0 if weight is None else width + columns)):
+    on_the_way = width * columns / CHUNK + width + (0 if weight is None else width + columns)  # with a transposed copy
+    for rows in segments(n, on_the_way):
         x, y = one[rows], other[rows]
         if weight is not None:  # by its root: the product of a table with itself is symmetric
             root = xp.sqrt(weight[rows])[:, None]

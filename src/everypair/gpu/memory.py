@@ -93,7 +93,7 @@ def _levels(block: Block, indptr: np.ndarray, stride: int) -> int:
 def _work(feedback: Feedback, parameters: list[Parameter], stride: int) -> int:
     """The largest of what is there for a moment: segments of a table, or, without L2, what tells steps from rounding."""
     numbers = 2 * stride + stride**2 / linear.CHUNK  # of a row, on the way to its product with J or another basis
-    segments = 4 * numbers * min(max(linear.SEGMENT / numbers, linear.CHUNK), max(feedback.shape))
+    segments = 4 * linear.numbers_at_once(max(feedback.shape), numbers)
     free = [not p.fixed and bool(np.any(np.asarray(p.penalty) == 0.0)) for p in parameters]
     sizes = [of_table * len(p.value) * (4 * stride + 24) for of_table, p in zip(free, parameters, strict=True)]
     by_item = 4 * len(feedback) if any(free) and np.ndim(feedback.alpha) > 0 else 0
