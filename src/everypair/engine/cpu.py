@@ -79,7 +79,8 @@ class CpuEngine(Engine):
         rotated = sum(dims.stop - dims.start for dims in self._rotations)
         nearly_diagonal = tower.n_dims - rotated <= MOST_UNROTATED
         can = tower.capabilities
-        return can.lazy and not can.free_rows and (nearly_diagonal or (can.by_levels and not self.by_dimension))
+        by_levels = can.by_levels and not self.by_dimension and not self.workers.group.divided
+        return can.lazy and not can.free_rows and (nearly_diagonal or by_levels)
 
     def update_gram(self, side: str) -> None:
         vectors = self.objective.vectors[side]
@@ -100,7 +101,14 @@ class CpuEngine(Engine):
         self.objective.rescore()
 
     def value(self) -> ObjectiveValue:
-        return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
+        group, l2 = self.workers.group, 0.0
+        for tower in self.towers.values():
+            if not group.divided:
+                l2 += tower.l2()
+                continue
+            apart = np.sum([(0.0, 0.0), *(parameter.l2_apart() for parameter in tower.parameters.values())], axis=0)
+            l2 += float(group.total(apart[:1])[0]) + float(apart[1])
+        return self.objective.value(l2)
 
     @property
     def size(self) -> float:
