@@ -12,8 +12,8 @@ SOURCE = Path(__file__).parents[2] / "src" / "everypair"
 # From bottom to top. A module may import from its own layer and from those below it. "everypair" is the package's own __init__.
 LAYERS = [
     {"runtime"}, {"kernels"}, {"columns"}, {"engine"}, {"gpu"}, {"towers"}, {"ranking"}, {"persistence"}, {"models"}, {"data"},
-    {"datasets"}, {"recommend"}, {"evaluation"}, {"recommender"}, {"tuning"}, {"testing", "reference", "jax"}, {"everypair"},
-    {"reproduce"}, {"service"}, {"cli"},
+    {"datasets"}, {"recommend"}, {"evaluation"}, {"recommender"}, {"cluster"}, {"tuning"}, {"testing", "reference", "jax"},
+    {"everypair"}, {"reproduce"}, {"service"}, {"cli"},
 ]  # fmt: skip
 LEVEL = {name: level for level, layer in enumerate(LAYERS) for name in layer}
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from everypair.columns.fields import Field, as_field
 from everypair.columns.keys import Keys
+from everypair.runtime.group import Group
 from everypair.runtime.parallel import SERIAL
 
 
@@ -57,6 +58,11 @@ class Features:
     @property
     def n_features(self) -> int:
         return sum(self.widths.values())
+
+    def divide(self, group: Group) -> None:
+        """Decide for the group what a member could not by its own rows alone: how fields are stepped on."""
+        for field in self.fields.values() if group.divided else ():
+            field.divide(group)
 
     def __repr__(self) -> str:
         return f"Features({self.n_rows:,} rows: {', '.join(f'{name} {width:,}' for name, width in self.widths.items())})"

@@ -15,6 +15,7 @@ from everypair.kernels.order import grouped
 from everypair.kernels.permute import take
 from everypair.runtime import validation as check
 from everypair.runtime.cached import cached_property
+from everypair.runtime.group import Group
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import SERIAL, Workers
 
@@ -50,6 +51,7 @@ class Field:
     has_rows = False  # whether :meth:`add_rows` is
     has_squares = True  # whether the products with squared entries are
     few_features = False  # whether a row has few features, which explanations list one by one
+    local = False  # whether no other shard of the data has rows with these features
     _keys: Keys | None = None
 
     @property
@@ -62,6 +64,9 @@ class Field:
         other = copy.copy(self)
         other._keys = as_keys("keys", keys, self.shape[1])
         return other
+
+    def divide(self, group: Group) -> None:
+        """Decide for the group what depends on the rows of all its members; nothing by default."""
 
     def multiply(self, v: np.ndarray, workers: Workers) -> np.ndarray:
         """``X v``."""
@@ -158,6 +163,9 @@ class SparseField(Field):
         self.rows = Compressed(csr.indptr, csr.indices, 1.0 if ones else csr.data)
         self.columns = Compressed(csc.indptr, csc.indices, 1.0 if ones else csc.data)
 
+    def divide(self, group: Group) -> None:
+        self.one_hot = not group.agreed(not self.one_hot)
+
     def take(self, index: np.ndarray) -> SparseField:
         """The rows ``index``."""
         return SparseField("rows", self._matrix()[index])
@@ -247,7 +255,9 @@ class OneHotField(Field):
 
     def take(self, index: np.ndarray) -> OneHotField:
         """The rows ``index``."""
-        return OneHotField(self._signed()[index], self.shape[1])
+        taken = OneHotField(self._signed()[index], self.shape[1])
+        taken.local = self.local
+        return taken
 
     def toarray(self) -> np.ndarray:
         return with_none(np.eye(self.shape[1]))[self.codes]

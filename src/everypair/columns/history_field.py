@@ -25,6 +25,7 @@ from everypair.kernels.running_sums import RunningSum
 from everypair.kernels.sequences import HistorySums, Sequences, add_product
 from everypair.kernels.simd import LANES
 from everypair.runtime.cached import cached_property
+from everypair.runtime.group import Group
 from everypair.runtime.parallel import SERIAL, Workers
 
 POWERS = {"sqrt": 0.5, "mean": 1.0, "none": 0.0}
@@ -132,6 +133,9 @@ class HistoryField(Field):
     def unseen(self) -> np.ndarray:
         """Which items are in no row's history."""
         return self.multiply_squared_transposed(np.ones(self.shape[0]), SERIAL) <= 0.0
+
+    def divide(self, group: Group) -> None:
+        self.unseen = group.total((~self.unseen).astype(np.float64)) <= 0.0
 
     @property
     def sums(self) -> HistorySums:

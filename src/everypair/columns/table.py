@@ -52,6 +52,7 @@ class Levels:
         self.missing = bool(self.codes.min(initial=0) < 0)
         self.columns = described
         self.keys: Keys = range(self.n)
+        self.local = False
         self._rows: Rows | None = None
 
     @cached_property
@@ -115,7 +116,13 @@ class Levels:
     def of(self, codes: np.ndarray) -> Levels:
         """The same levels in other rows."""
         other = Levels(codes, self.n)
-        other.columns, other.keys = self.columns, self.keys
+        other.columns, other.keys, other.local = self.columns, self.keys, self.local
+        return other
+
+    def of_this_shard(self) -> Levels:
+        """The same column, whose levels occur in no other shard of the data: those of users, where users are divided."""
+        other = self.of(self.codes)
+        other.local = True
         return other
 
     def content(self) -> Iterator[Any]:
@@ -142,6 +149,7 @@ class NewLevels(Levels):
     def __init__(self, table: Levels, described: Rows, trained: Levels) -> None:
         self.table, self.described = table.of(table.codes), described
         self.n, self.columns, self.keys, self._rows = trained.n, trained.columns, trained.keys, None
+        self.local = trained.local
 
     @cached_property
     def codes(self) -> np.ndarray:  # type: ignore[override]
@@ -214,6 +222,7 @@ class Rows:
         if not names and not self.columns:
             index = self.checked_index()
             rows = OneHotField(np.arange(self.size) if isinstance(index, slice) else index, self.size)
+            rows.local = True
             return Features({self.name: rows.keyed(self.keys)})
         return Features({name: self._field(name, self._column(name)) for name in names or self.columns})
 
@@ -252,7 +261,9 @@ class Rows:
     @staticmethod
     def _field(name: str, column: Column) -> Field:
         if isinstance(column, Levels):
-            return OneHotField(column.codes, column.n).keyed(column.keys)
+            field = OneHotField(column.codes, column.n).keyed(column.keys)
+            field.local = column.local
+            return field
         return as_field(name, column[:, None]) if isinstance(column, np.ndarray) else column
 
 

@@ -13,6 +13,7 @@ from everypair.columns.table import Rows
 from everypair.engine.parameter import Parameter
 from everypair.engine.regularization import Regularization
 from everypair.engine.start_values import Stream
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import Values, aligned
 
 
@@ -92,6 +93,8 @@ class BindContext:
         Whether the tower is a whole side, not part of another tower.
     stored : mapping of str to array, optional
         Parameters of an earlier fit, used instead of start values; in the shape of ``Parameter.value``.
+    group : Group
+        The members among whom these rows are divided: sums over all rows are its totals.
     """
 
     side: str
@@ -106,6 +109,7 @@ class BindContext:
     weighted: bool = False  # the feedback has context weights m
     per_combination: float = 0.0  # alpha0 sum_i n_i: the weight of a combination of levels that is not listed
     stored: Mapping[str, np.ndarray] | None = None
+    group: Group = ALONE
 
     @property
     def dtype(self) -> np.dtype:
@@ -123,8 +127,11 @@ class BindContext:
     def levels(self, column: str, unobserved: float | None = None) -> BindContext:
         """For binding a tower over the levels of a column; ``unobserved``: weight of each level, by default that of its rows."""
         levels = self.rows.levels(column)
-        weight = levels.sum(self.unobserved) if unobserved is None else np.full(levels.n, unobserved)
-        return replace(self, rows=levels.rows(column), observed=levels.sum(self.observed), unobserved=weight, whole=False)
+        group = ALONE if levels.local else self.group  # levels of several members have rows elsewhere, too
+        weight = group.total(levels.sum(self.unobserved)) if unobserved is None else np.full(levels.n, unobserved)
+        observed, rows = group.total(levels.sum(self.observed)), levels.rows(column)
+        divided = self.group if levels.local else ALONE
+        return replace(self, rows=rows, observed=observed, unobserved=weight, whole=False, group=divided)
 
     def parameter(
         self,

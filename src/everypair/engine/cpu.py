@@ -79,7 +79,8 @@ class CpuEngine(Engine):
         rotated = sum(dims.stop - dims.start for dims in self._rotations)
         nearly_diagonal = tower.n_dims - rotated <= MOST_UNROTATED
         can = tower.capabilities
-        return can.lazy and not can.free_rows and (nearly_diagonal or (can.by_levels and not self.by_dimension))
+        by_levels = can.by_levels and not self.by_dimension and not self.workers.group.divided
+        return can.lazy and not can.free_rows and (nearly_diagonal or by_levels)
 
     def update_gram(self, side: str) -> None:
         vectors = self.objective.vectors[side]
@@ -100,7 +101,9 @@ class CpuEngine(Engine):
         self.objective.rescore()
 
     def value(self) -> ObjectiveValue:
-        return self.objective.value(sum(tower.l2() for tower in self.towers.values()))
+        apart = [parameter.l2_apart() for tower in self.towers.values() for parameter in tower.parameters.values()]
+        own = self.workers.group.total(np.array([sum(own for own, _ in apart)]))
+        return self.objective.value(float(own[0]) + sum(shared for _, shared in apart))
 
     @property
     def size(self) -> float:

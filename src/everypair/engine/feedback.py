@@ -20,6 +20,7 @@ from everypair.kernels.order import (
     transpose,
 )
 from everypair.runtime import validation as check
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import Values
 
 EMPTY = "feedback is empty: at least one observed (context, item) pair is needed."
@@ -247,15 +248,17 @@ class Feedback:
             keyed.item_keys = as_keys("items", items, self.n_items)
         return keyed
 
-    def by_popularity(self, exponent: float) -> Feedback:
+    def by_popularity(self, exponent: float, group: Group = ALONE) -> Feedback:
         r"""A copy with ``n_i`` times :math:`\max(|S_i|, 1)^\text{exponent}`, where :math:`|S_i|` counts the item's observations.
 
         The weights are rescaled to keep their sum: popular items get a larger share of the total weight of unobserved pairs.
+        Observations are those of the whole group.
         """
         if check.number("exponent", exponent, low=0.0) == 0.0:
             return self
         _, n = self.weights()
-        popular = n * (np.maximum(self.item_count, 1.0) / max(self.item_count.max(), 1)) ** exponent
+        count = group.total(self.item_count.astype(np.float64))
+        popular = n * (np.maximum(count, 1.0) / max(count.max(), 1)) ** exponent
         total = float(popular.sum())
         reweighted = copy.copy(self)
         reweighted.item_weight = popular * (float(n.sum()) / total) if total > 0 else n

@@ -17,6 +17,7 @@ from everypair.engine.feedback import Feedback, values_at
 from everypair.engine.start_values import Stream
 from everypair.kernels.row_vectors import add_rows
 from everypair.kernels.sparse import SparseRows
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -39,7 +40,9 @@ def item_vectors(feedback: Feedback, factors: int, dtype: np.dtype, seed: int, n
         signs[:] = of_contexts
         stream.multiply_by_signs(signs, feedback.context_keys, first)
         out[:, first : first + width] = _sums(matrix, signs, m, ranges, workers)
-    balance = _balance(weight, indptr).astype(dtype)[:, None]
+    if workers.group.divided:
+        out = workers.group.total(out.astype(np.float64)).astype(dtype)
+    balance = _balance(weight, indptr, workers.group).astype(dtype)[:, None]
     out *= balance
     normals = Stream(seed, "normal", name)
     for f in np.flatnonzero(~out.any(axis=0)).tolist():  # with few pairs, the signs of a dimension may cancel in every item
@@ -59,10 +62,11 @@ def _sums(matrix: SparseRows, signs: np.ndarray, m: int, ranges: np.ndarray, wor
     return out
 
 
-def _balance(b: Values, indptr: np.ndarray) -> np.ndarray:
+def _balance(b: Values, indptr: np.ndarray, group: Group = ALONE) -> np.ndarray:
     """``d^(-1/4)``; 0 for empty rows."""
     if np.ndim(b) == 0:
         total = abs(float(b)) * np.diff(indptr)  # type: ignore[arg-type]
     else:
         total = np.diff(np.concatenate([[0.0], np.cumsum(np.abs(b), dtype=np.float64)])[indptr])
+    total = group.total(np.asarray(total, np.float64))
     return np.where(total > 0.0, np.maximum(total, np.finfo(np.float64).tiny) ** BALANCE, 0.0)

@@ -79,9 +79,12 @@ class Objective:
         by_item = values_at(a, permutation), beside[1], values_at(b, permutation), of_items
         self._pairs = {
             "context": SidePairs(feedback.by_context, a, beside[0], b, of_contexts, lambda: alpha, dtype, workers, listed),
-            "item": SidePairs(feedback.by_item, *by_item, lambda: values_at(alpha, permutation), dtype, workers.alone(), True),
+            "item": SidePairs(
+                feedback.by_item, *by_item, lambda: values_at(alpha, permutation), dtype, workers.alone(), True, workers.group
+            ),
         }
-        self.finite = all(side.finite for side in self._pairs.values())
+        self._constant = float(workers.group.total(np.array([feedback.constant]))[0])
+        self.finite = not workers.group.agreed(not all(side.finite for side in self._pairs.values()))
         self.vectors: dict[str, Vectors] = {}
         self.grams: dict[str, np.ndarray] = {}
         self.size = 0.0
@@ -111,10 +114,11 @@ class Objective:
             pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered, self.feedback.by_context.indices,
             self._n, self._scores, fit, overlap,
         )  # fmt: skip
-        explicit = max(float(self.workers.total(fit)) + self.feedback.constant, 0.0)  # sums of squares, whatever rounding says
-        everything, observed = float(np.sum(self.grams["context"] * self.grams["item"])), float(self.workers.total(overlap))
+        fitted, observed = map(float, self.workers.total(np.stack([fit, overlap], axis=1)))
+        explicit = max(fitted + self._constant, 0.0)  # sums of squares, whatever rounding says
+        everything = float(np.sum(self.grams["context"] * self.grams["item"]))
         implicit = max(self.alpha0 * (everything - observed), 0.0)
-        self.size = self.feedback.constant + explicit + implicit + self.alpha0 * observed + l2
+        self.size = self._constant + explicit + implicit + self.alpha0 * observed + l2
         return ObjectiveValue(explicit + implicit + l2, explicit, implicit, l2)
 
     def _bring_scores_to(self, order: str) -> None:

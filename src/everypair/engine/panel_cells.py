@@ -167,7 +167,7 @@ OneHotStage = LevelStage | CellStage | NestedStage
 
 def level_stages(blocks: Sequence[LevelBlock], rows: SideRows, dtype: np.dtype, workers: Workers) -> list[OneHotStage]:
     """Stages for one-hot fields, in their order: those of events next to each other share one where they can."""
-    if not rows.by_event:
+    if not rows.by_event or rows.group.divided:
         return [LevelStage(block, rows, dtype, workers) for block in blocks]
     coded = [None if block.levels is None else Coded(codes_of(block), n_levels(block)) for block in blocks]
     found: list[OneHotStage] = []

@@ -25,6 +25,7 @@ from everypair.kernels.panel_levels import PanelGram
 from everypair.kernels.panel_rows import Path, RowGram
 from everypair.kernels.panel_sequences import Direction, PanelHistory, PanelRows
 from everypair.kernels.simd import LANES
+from everypair.runtime.group import Group
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
@@ -153,12 +154,34 @@ class FieldProducts(Products):
         return u
 
 
+class TotalProducts(Products):
+    """The products of a group, from those of its members."""
+
+    def __init__(self, own: Products, group: Group) -> None:
+        self._own, self._group, self.pairwise = own, group, own.pairwise
+
+    def slopes(self) -> Slopes:
+        slope, curvature, of_q = self._own.slopes()
+        sums = self._group.total(np.concatenate([slope, curvature, of_q[:, None]], axis=1))
+        return Slopes(sums[:, :LANES], sums[:, LANES : 2 * LANES], sums[:, -1])
+
+    def product(self, P: np.ndarray) -> np.ndarray:
+        return self._group.total(self._own.product(P))
+
+    def line(self, direction: Direction) -> np.ndarray:
+        return self._group.total(self._own.line(direction))
+
+    def advance(self, direction: Direction, length: float) -> None:
+        self._own.advance(direction, length)
+
+
 class FieldStage:
     """A field whose features share rows, or have values: all of its weights in a panel are moved together."""
 
     def __init__(self, block: FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks: list[FieldBlock] = [block]
-        self._field, self._rows, self._dtype, self._workers = block.field, rows, dtype, workers
+        self._field, self._rows, self._dtype, self._workers = block.field, rows, dtype, workers.alone()
+        self._group = rows.group_of(block)
 
     def table(self, tables: list[np.ndarray]) -> np.ndarray:
         """The weights of the features."""
@@ -203,6 +226,10 @@ class FieldStage:
         products.advance(direction, length)
 
     def _products(self, rows: PanelRows, penalty: Values) -> Products:
+        own = self._own_products(rows, penalty)
+        return TotalProducts(own, self._group) if self._group.divided else own
+
+    def _own_products(self, rows: PanelRows, penalty: Values) -> Products:
         field = self._field
         if isinstance(field, HistoryField) and field.sequences is not None and np.all((penalty > 0.0) | field.unseen):
             return HistoryProducts(field, rows, self._workers)

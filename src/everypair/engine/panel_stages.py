@@ -10,21 +10,31 @@ import numpy as np
 from everypair.columns.fields import OneHotField, SparseField
 from everypair.columns.table import Levels
 from everypair.engine.blocks import FieldBlock, LevelBlock
+from everypair.engine.panel_group import step_divided
 from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.panel_levels import GroupPieces, PanelData, PanelGram, Visits
 from everypair.kernels.panel_simd import EventLevels, Moves, PairVisits, RowVisits
 from everypair.kernels.row_sweep import SHARED
 from everypair.kernels.simd import LANES
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import Values
 from everypair.runtime.parallel import Workers
 
 
 class SideRows(NamedTuple):
-    """Which pairs the rows of a side have: ``indptr``, and whether row c has the pair c and no other."""
+    """Which pairs the rows of a side have: ``indptr``, and whether row c has the pair c and no other; and the members of the group
+    among whom rows are divided or, if these are ``replicated``, the pairs of each row."""
 
     indptr: np.ndarray
     by_event: bool
+    group: Group = ALONE
+    replicated: bool = False
+
+    def group_of(self, block: LevelBlock | FieldBlock) -> Group:
+        """The members among whom the sums of a block's levels are divided."""
+        field = block.field if isinstance(block, FieldBlock) else block.levels
+        return ALONE if not self.replicated and (field is None or field.local) else self.group
 
     @property
     def n(self) -> int:
@@ -117,7 +127,9 @@ class LevelStage:
 
     def __init__(self, block: LevelBlock | FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks, self._workers = [block], workers
-        self._groups = Groups(rows, *rows_of_levels(block, rows.n), dtype, workers, values_of(block))
+        self._group = rows.group_of(block)
+        of_levels, divided = rows_of_levels(block, rows.n), self._group.divided
+        self._groups = Groups(rows, *of_levels, dtype, workers, values_of(block), every=divided)
         self._events = event_levels(block, rows.n, dtype) if rows.by_event else None
 
     @property
@@ -142,13 +154,16 @@ class LevelStage:
         """Steps on the vectors ``tables[0]`` of the field's levels."""
         (W,), (of_field,), groups, run = tables, settings, self._groups, self._workers.run
         moves = Moves(W.copy(), np.zeros_like(W), np.zeros(len(W), W.dtype), np.zeros(len(W), W.dtype))
-        if groups.n_pieces:
+        if self._group.divided:
+            step_divided(self._group, groups.pieces, groups.visits, data.visits, gram, of_field, W, moves, self._workers)
+        elif groups.n_pieces:
             moments, tasks = np.empty((groups.n_pieces, kernels.SIZE, LANES)), range(groups.n_pieces + 1)
             run(kernels.sum_pieces, tasks, groups.pieces, groups.visits, data.visits, moves.base, False, moments)
             kernels.step_long(groups.pieces, moments, gram, of_field, W, moves)
-            if self._events is None:
-                groups.move(data.visits, gram, moves, self._workers)
-        run(kernels.sweep, groups.ranges, groups.visits, data.visits, gram, of_field, self._events is not None, W, moves)
+        if groups.n_pieces and self._events is None:
+            groups.move(data.visits, gram, moves, self._workers)
+        if not self._group.divided:
+            run(kernels.sweep, groups.ranges, groups.visits, data.visits, gram, of_field, self._events is not None, W, moves)
         if self._events is not None:
             follow_events(self._events, data.rows, gram, moves, self._workers)
 

@@ -114,7 +114,10 @@ class PanelPlan:
         penalty = _penalty(block)
         lost: Values = 0.0
         if row_sizes is not None and has_levels(block):
-            lost = np.where(penalty == 0.0, lost_decrease(self.dtype) * _sums(block, row_sizes), 0.0)
+            sums = _sums(block, row_sizes)
+            if not self.rows.replicated:  # sizes of rows are complete, sums over them are not
+                sums = self.rows.group_of(block).total(sums)
+            lost = np.where(penalty == 0.0, lost_decrease(self.dtype) * sums, 0.0)
         return SweepSettings(penalty, settings.step_size, tiny(self.dtype), lost, 0.0)
 
     def _rest(self, own: Vectors, J: np.ndarray, first: int, last: int) -> np.ndarray:
@@ -155,10 +158,10 @@ def lacks_l2(block: LevelBlock | FieldBlock, n_rows: int) -> bool:
     return bool(np.any((_penalty(block) == 0.0) & (np.diff(bounds) > 0)))
 
 
-def can_sweep(blocks: Sequence[Block] | None, settings: StepSettings, workers: Workers) -> bool:
+def can_sweep(blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
     """Whether panels can sweep these blocks: vectors and weights in the same dimensions, that meet the other side's vectors alone
     or, in a factorization machine, also the sum over the row's other features."""
-    if not blocks or settings.block_size != 1 or settings.field_solver == "cd" or workers.group.size > 1:
+    if not blocks or settings.block_size != 1 or settings.field_solver == "cd":
         return False
     for block in blocks:
         if not isinstance(block, LevelBlock | FieldBlock) or block.partner not in (OTHER, SUM):

@@ -30,6 +30,20 @@ class Parameter:
     fixed: bool = False
     transposed: bool = False  # stored as (dimensions, features), shown as (features, dimensions)
     parts: list[FieldRows] = field(default_factory=list)
+    local: np.ndarray | bool = False  # which rows no other member of a group has: all, none, or those marked
+
+    def l2_apart(self) -> tuple[float, float]:
+        """:meth:`l2` of the rows that this member of a group alone has, and of the others."""
+        if isinstance(self.local, bool):
+            return (self.l2(), 0.0) if self.local else (0.0, self.l2())
+        own, others = (self._rows(mask).l2() for mask in (self.local, ~self.local))
+        return own, others
+
+    def _rows(self, mask: np.ndarray) -> Parameter:
+        """Some of the rows, as a parameter of their own."""
+        penalty = self.penalty if np.ndim(self.penalty) == 0 else np.ravel(self.penalty)[mask]
+        penalty = penalty if np.ndim(penalty) == 0 or self.value.ndim == 1 else penalty[:, None]  # type: ignore[index]
+        return Parameter(np.ascontiguousarray(self.by_row[mask]), penalty, self.fixed)
 
     def l2(self) -> float:
         if self.fixed:

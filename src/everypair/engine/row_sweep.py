@@ -16,9 +16,13 @@ from everypair.kernels import row_sweep
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import RowPairs
 from everypair.kernels.simd import LANES, WeightedPairs
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import Values, aligned
 from everypair.runtime.parallel import Workers
 
+ROWS_PER_ROUND = 65_536  # rows of a side whose sums a group adds up at a time
+_ROW, _COLUMN = np.triu_indices(LANES)
+UPPER = np.concatenate([np.zeros(LANES, int), 1 + _ROW]), np.concatenate([np.arange(LANES), _COLUMN])  # gradient and upper half
 FEW = 2_048  # rows whose vectors are computed, or padded, at a time
 
 
@@ -30,17 +34,21 @@ class RowSweep:
     indptr : array
         Compressed rows of observed pairs.
     workers : Workers
+    group : Group
+        The members among whom the pairs of each row are divided: then every row is a long one, with pieces everywhere.
     """
 
-    def __init__(self, indptr: np.ndarray, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, indptr: np.ndarray, workers: Workers, group: Group = ALONE) -> None:
+        self._workers, self._group = workers, group
         lengths = np.diff(indptr)
-        long = np.flatnonzero(lengths > row_sweep.SHARED)
+        long = np.arange(len(lengths)) if group.divided else np.flatnonzero(lengths > row_sweep.SHARED)
         pieces = [np.arange(indptr[c], indptr[c + 1], row_sweep.SHARED) for c in long]
         bounds = np.concatenate([[0], np.cumsum([len(starts) for starts in pieces])]).astype(np.int64)
         row = np.repeat(np.arange(len(long)), np.diff(bounds))
         lo = np.concatenate([*pieces, np.empty(0, indptr.dtype)])
         self._pieces = row_sweep.Pieces(long, bounds, lo, np.minimum(lo + row_sweep.SHARED, indptr[1:][long[row]]), row)
+        if group.divided:
+            return
         short = np.where(lengths > row_sweep.SHARED, 0, lengths)
         self._bounds = workers.split(np.concatenate([[0], np.cumsum(short)]))
         self._totals = np.empty((len(lo), LANES + 1, LANES))
@@ -74,6 +82,9 @@ class RowSweep:
                 block[1 : 1 + stop - first, : stop - first] = apart[first:stop, first:stop]
                 beside[:k, : stop - first] = apart[:, first:stop]
             steps = (row_sweep.ImplicitBlock(weight, block, coupled, beside), settings, moving, first)
+            if self._group.divided:
+                self._run_divided(weighted, psi, steps, delta)
+                continue
             self._run_pieces_and_rows(pairs.indptr, weighted, psi, steps)
             if n_long:
                 row_sweep.step_long(0, n_long, self._pieces, self._totals, *steps, delta)
@@ -81,6 +92,22 @@ class RowSweep:
                 self._workers.run(row_sweep.move_pieces, pieces, self._pieces, weighted, psi, delta)
         if moving is not W:
             W[...] = moving[:, :k]
+
+    def _run_divided(self, pairs: WeightedPairs, psi: np.ndarray, steps: Any, delta: np.ndarray) -> None:
+        """The sums of some rows here, then those of the group, and their steps; then the scores of the pairs here."""
+        pieces, run = self._pieces, self._workers.run
+        for first in range(0, len(pieces.rows), ROWS_PER_ROUND):
+            last = min(first + ROWS_PER_ROUND, len(pieces.rows))
+            lo, hi = pieces.bounds[first], pieces.bounds[last]
+            here = pieces._replace(lo=pieces.lo[lo:hi], hi=pieces.hi[lo:hi], row=pieces.row[lo:hi])
+            sums = np.empty((hi - lo, LANES + 1, LANES))
+            run(row_sweep.sum_pieces, range(hi - lo + 1), here, pairs, psi, steps[0].weight, sums)
+            totals = np.zeros((last - first, LANES + 1, LANES))
+            np.add.at(totals, here.row - first, sums)
+            totals[:, *UPPER] = self._group.total(totals[:, *UPPER])
+            rows = pieces._replace(rows=pieces.rows[first:last], bounds=np.arange(last - first + 1))
+            row_sweep.step_long(0, last - first, rows, totals, *steps, delta[first * LANES :])
+        run(row_sweep.move_pieces, range(len(pieces.lo) + 1), pieces, pairs, psi, delta)
 
     def _run_pieces_and_rows(self, indptr: np.ndarray, pairs: WeightedPairs, psi: np.ndarray, steps: Any) -> None:
         """Sums of the pieces of long rows, and all of the other rows: any task may run at any time."""

@@ -24,6 +24,7 @@ from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import Implicit, ImplicitPair, Observed, RowPairs
 from everypair.kernels.permute import take
 from everypair.runtime.cached import cached_property
+from everypair.runtime.group import ALONE, Group
 from everypair.runtime.numerics import NEVER, Values, lost_decrease, tiny
 from everypair.runtime.parallel import Workers
 
@@ -45,6 +46,8 @@ class SidePairs:
     workers : Workers
     listed : bool
         False if the rows of the side are more than those listed: their tower itself accounts for the implicit part.
+    group : Group
+        The members among whom the pairs of each row are divided, while all have the rows.
     """
 
     def __init__(
@@ -58,10 +61,12 @@ class SidePairs:
         dtype: np.dtype,
         workers: Workers,
         listed: bool,
+        group: Group = ALONE,
     ) -> None:
         self.indptr, self.indices = compressed.indptr, compressed.indices
         self.alpha, self.other, self.b, self.weight, self._confidence = alpha, other, b, weight, confidence
-        self.dtype, self.workers = dtype, workers
+        self.dtype, self.workers, self.group = dtype, workers, group
+        self.share = weight / group.size  # of the implicit part of a row, in sums that the group adds up
         # Explicit curvature alone may well be negative: where a tower adds the implicit part, it also judges the sum.
         self.tiny = tiny(dtype) if listed else NEVER
         self.n_rows = len(self.indptr) - 1
@@ -95,15 +100,20 @@ class SidePairs:
 
     @cached_property
     def row_sweep(self) -> RowSweep:
-        return RowSweep(self.indptr, self.workers)
+        return RowSweep(self.indptr, self.workers, self.group)
 
     def panel_plan(self, blocks: Sequence[Block]) -> PanelPlan:
         """How to sweep these blocks in panels: the same object for the same parameters."""
         key = tuple(id(block.parameter) for block in blocks)
         if key not in self._panel_plans:
-            rows = SideRows(self.indptr, self.by_event)
+            rows = SideRows(self.indptr, self.by_event, self.sums, self.group.divided)
             self._panel_plans[key] = blocks, PanelPlan(blocks, rows, self.dtype, self.workers)
         return self._panel_plans[key][1]
+
+    @property
+    def sums(self) -> Group:
+        """The members among whom sums over the side are divided: over its rows, or over the pairs of each."""
+        return self.group if self.group.divided else self.workers.group
 
     def buffer(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         if name not in self._buffers:
@@ -146,13 +156,31 @@ class Side(View):
         return self._alpha0, self.J
 
     def slopes(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        if self._pairs.group.divided:
+            return self._slopes_of_group(f)
         g, h = self._buffer("g"), self._buffer("h")
         implicit = Implicit(self._pairs.weight, self._product(f, "product"), self.J[f, f])
         kernel = pairs.slopes_by_event if self._pairs.by_event else pairs.slopes
         self.workers.run(kernel, self._pairs.bounds, self._observed, self._seen(f), implicit, self._pairs.tiny, g, h)
         return g, h
 
+    def _slopes_of_group(self, f: int) -> tuple[np.ndarray, np.ndarray]:
+        """Explicit sums of the whole group, and the implicit part once."""
+        sums, kernel = np.empty((2, self.n_rows), self.dtype), pairs.slopes_by_event if self._pairs.by_event else pairs.slopes
+        self.workers.run(
+            kernel, self._pairs.bounds, self._observed, self._seen(f), Implicit(0.0, 0.0, 0.0), NEVER, sums[0], sums[1]
+        )
+        g, h = self._pairs.group.total(sums.astype(np.float64))
+        added = self._pairs.weight * self.J[f, f]
+        lost = h + added <= tiny(self.dtype) * (np.abs(h) + added)
+        g += self._pairs.weight * self._product(f, "product")
+        h += added
+        g[lost] = h[lost] = 0.0
+        return g.astype(self.dtype), h.astype(self.dtype)
+
     def slopes_pair(self, f: int, q: int, phi: np.ndarray) -> np.ndarray:
+        if self._pairs.group.divided:
+            raise NotImplementedError("pairs of slopes of rows whose pairs are divided among a group")
         out, J = self._buffer("pair", (8, self.n_rows)), self.J
         products = self._product(f, "product"), self._product(q, "product_q")
         implicit = ImplicitPair(self._pairs.weight, *products, J[f, f], J[f, q], J[q, q])
@@ -162,6 +190,8 @@ class Side(View):
         return out.T
 
     def slopes_along(self, tangent: np.ndarray, at: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        if self._pairs.group.divided:
+            raise NotImplementedError("slopes along tangents of rows whose pairs are divided among a group")
         g, h = self._buffer("g"), self._buffer("h")
         psi, dims = self._other_rows(), slice(at, at + tangent.shape[1])
         if psi[:, dims].shape != psi.shape:
@@ -226,6 +256,8 @@ class Side(View):
             return True
         if settings.block_size != 1 or not isinstance(block.levels, Levels):
             return False
+        if self._pairs.sums.divided and (self._pairs.group.divided or not block.levels.local):
+            return False  # a level has rows elsewhere, too
         own = self.own
         if not isinstance(own, LazyVectors):  # vectors that are held would not follow
             return False
@@ -241,14 +273,14 @@ class Side(View):
         return sweep_levels(partner, *block.levels.groups, implicit, sweep, W, self.workers)
 
     def sweep_panels(self, blocks: Sequence[Block] | None, settings: StepSettings) -> bool:
-        if not can_sweep(blocks, settings, self.workers):
+        if not can_sweep(blocks, settings):
             return False
         assert blocks is not None
         plan, row_sizes = self._pairs.panel_plan(blocks), None
-        if any(lacks_l2(block, self.n_rows) for block in plan.blocks):
+        if self._pairs.sums.agreed(any(lacks_l2(block, self.n_rows) for block in plan.blocks)):
             row_sizes = self._sizes() + self._implicit_sizes()
         self._tracked.clear()
-        plan.sweep(self._observed, self._pairs.weight, SideVectors(self.own, self.other, self.J), settings, row_sizes)
+        plan.sweep(self._observed, self._pairs.share, SideVectors(self.own, self.other, self.J), settings, row_sizes)
         return True
 
     def _implicit_sizes(self) -> np.ndarray:
@@ -284,7 +316,7 @@ class Side(View):
         """For each row, the size of what the explicit part of gradients is made of."""
         out = np.empty(self.n_rows)
         self.workers.run(pairs.sizes, self._pairs.bounds, self._row_pairs, self._pairs.weight, self._pairs.confidence, out)
-        return out
+        return self._pairs.group.total(out)
 
     @property
     def _row_pairs(self) -> RowPairs:

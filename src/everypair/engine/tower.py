@@ -44,6 +44,11 @@ class Capabilities(NamedTuple):
         All its steps are on vectors of levels, one level at a time, and need no vectors of its rows.
     all_combinations : bool
         It represents all combinations of levels, more rows than are listed.
+    divided : bool
+        Its rows can be divided among a group: sums over them that it makes itself are totals of the group.
+    replicated : bool
+        Each member of a group can have all its rows, with some of their pairs: it asks a view for ``slopes`` alone, or describes
+        its blocks.
     """
 
     by_dimension: bool = False
@@ -53,6 +58,8 @@ class Capabilities(NamedTuple):
     kept: tuple[int, ...] = ()
     by_levels: bool = False
     all_combinations: bool = False
+    divided: bool = False
+    replicated: bool = False
 
 
 class Tower(ABC):

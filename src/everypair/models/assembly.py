@@ -13,6 +13,8 @@ from everypair.engine.binding import Initializer
 from everypair.engine.feedback import Feedback
 from everypair.engine.regularization import Regularization
 from everypair.runtime import validation as check
+from everypair.runtime.group import ALONE, Group
+from everypair.runtime.wording import setting
 from everypair.towers import BindContext, StepSettings, Tower
 
 
@@ -25,8 +27,10 @@ class Plan(NamedTuple):
     settings: StepSettings
 
 
-def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: Any, plan: Plan) -> dict[str, Tower]:
-    """Bind both towers to the contexts and items of the feedback."""
+def assemble(
+    context: Any, item: Any, feedback: Feedback, contexts: Any, items: Any, plan: Plan, group: Group = ALONE
+) -> dict[str, Tower]:
+    """Bind both towers to the contexts and items of the feedback; contexts are divided among the group."""
     _check_pair(context, item)
     plan.initializer.degree = context.degree + item.degree
     plan.initializer.terms = context.n_dims * context.terms * item.terms
@@ -39,12 +43,37 @@ def assemble(context: Any, item: Any, feedback: Feedback, contexts: Any, items: 
         return BindContext(
             side, rows, observed, plan.alpha0 * weight * other_total, plan.initializer, plan.settings, plan.regularization, names,
             weighted=side == "context" and feedback.context_weight is not None, per_combination=plan.alpha0 * other_total,
+            group=group if side == "context" else ALONE,
         )  # fmt: skip
 
     contexts_tower = context.bind(binding("context", contexts, feedback.context_keys, feedback.context_count, m, n.sum()))
-    items_tower = item.bind(binding("item", items, feedback.item_keys, feedback.item_count, n, contexts_tower.total_weight(m)))
+    total = float(group.total(np.array([contexts_tower.total_weight(m)]))[0])
+    count = group.total(feedback.item_count)
+    items_tower = item.bind(binding("item", items, feedback.item_keys, count, n, total))
     plan.regularization.resolve()
     return {"context": contexts_tower, "item": items_tower}
+
+
+def check_division(towers: Mapping[str, Tower], settings: StepSettings, order: str) -> None:
+    """Refuse what cannot be fitted by a group, among whose members the contexts are divided."""
+    for option, value, taken in (
+        ("order", order, "side"), ("block_size", settings.block_size, 1), ("field_solver", settings.field_solver, "block"),
+    ):  # fmt: skip
+        if value != taken:
+            raise ValueError(
+                f"a fit on several shards takes {setting(option, taken)}, got {value!r}: with other values a step waits for sums "
+                f"over all shards for every dimension or feature."
+            )
+    for side, tower in towers.items():
+        can = tower.capabilities
+        if can.all_combinations:
+            every, observed = setting("combinations", "all"), setting("combinations", "observed")
+            raise ValueError(f"a fit on several shards does not know all combinations of contexts, got {every}. Use {observed}.")
+        if not (can.divided if side == "context" else can.replicated):
+            raise ValueError(
+                f"{tower!r} cannot be the tower of {side}s in a fit on several shards: its steps make sums over rows that "
+                f"the shards do not add up. Embedding, Linear and Machine, and sums and products of them, can."
+            )
 
 
 def reassemble(

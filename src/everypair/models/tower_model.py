@@ -23,7 +23,7 @@ from everypair.engine.regularization import Regularization
 from everypair.engine.solver import ICD, Epoch
 from everypair.gpu.device import Job, choose, requested
 from everypair.gpu.engine import GpuEngine
-from everypair.models.assembly import Plan, assemble, reassemble, set_parameters
+from everypair.models.assembly import Plan, assemble, check_division, reassemble, set_parameters
 from everypair.models.base import Model
 from everypair.models.fit_state import FitState, cut_short
 from everypair.models.training_run import TrainingRun
@@ -31,6 +31,7 @@ from everypair.persistence.checkpoint import Checkpoint, identity
 from everypair.ranking.rank import InnerProducts, ItemVectors, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.blas import one_blas_thread
+from everypair.runtime.group import ALONE, Group, current_group
 from everypair.runtime.parallel import Workers, thread_count
 from everypair.runtime.wording import named, setting
 from everypair.towers import StepSettings, Tower
@@ -159,8 +160,9 @@ class TowerModel(Model):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
         stateful: Any = callback if callable(getattr(callback, "resume", None)) else None
         folder = None if checkpoint is None else Checkpoint(checkpoint, every)
+        group = current_group()
         with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
-            workers = held.enter_context(Workers(n_threads))
+            workers = held.enter_context(Workers(n_threads, group=group))
             held.enter_context(one_blas_thread())
             solver = self.build_solver(feedback, contexts, items, workers, start, fixed)
             engine = solver.engine
@@ -194,13 +196,16 @@ class TowerModel(Model):
         fixed: Mapping[str, Any] | None = None,
     ) -> ICD[Engine]:
         """The solver, with both towers at their start values, on the engine of :attr:`device`."""
-        feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0))
-        plan = self.plan(self._alpha0(feedback))
-        towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan)
+        group = workers.group
+        feedback = feedback.by_popularity(check.number("popularity_exponent", self.popularity_exponent, low=0.0), group)
+        plan = self.plan(self._alpha0(feedback, group))
+        towers = assemble(*self.describe_towers(contexts, items), feedback, contexts, items, plan, group)
         if plan.initializer.from_feedback:
             ((name, vectors),) = towers["item"].parameters.items()
             vectors.load(item_vectors(feedback, vectors.shape[1], vectors.value.dtype, plan.initializer.seed, name, workers))
         self._check_order(towers)
+        if group.divided:
+            check_division(towers, plan.settings, self.order)
         set_parameters("start", start, towers, fixed=False)
         set_parameters("fixed", fixed, towers, fixed=True)
         by_dimension = self.order == "dimension"
@@ -254,7 +259,7 @@ class TowerModel(Model):
             raise ValueError(f"{named('unobserved_weight')} must be a number or {AUTO!r}, got {self.unobserved_weight!r}.")
         return None
 
-    def _alpha0(self, feedback: Feedback) -> float:
+    def _alpha0(self, feedback: Feedback, group: Group = ALONE) -> float:
         """The weight of an unobserved pair."""
         fixed = self._fixed_weight()
         if fixed is not None:
@@ -262,9 +267,11 @@ class TowerModel(Model):
         if self.all_combinations:
             by_data, every = setting("unobserved_weight", AUTO), setting("combinations", "all")
             raise ValueError(f"{by_data} cannot be used with {every}: give a number.")
-        (m, n), events = feedback.weights(), float(feedback.context_count.sum())  # counted before merging
-        observed = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64)) / events
-        return observed * auto_weight(float(m.sum() * n.sum()) / events, float(n.max()))
+        m, n = feedback.weights()
+        weight = float(np.broadcast_to(feedback.alpha, len(feedback)).sum(dtype=np.float64))
+        own = np.array([float(feedback.context_count.sum()), weight, float(m.sum())])  # events are counted before merging
+        events, weight, contexts = map(float, group.total(own))
+        return weight / events * auto_weight(contexts * float(n.sum()) / events, float(n.max()))
 
     @property
     def all_combinations(self) -> bool:

@@ -68,6 +68,8 @@ class Concat(Tower):
             rotations=tuple((start + a, start + b) for start, part in parts for a, b in part.rotations),
             lazy=all(part.lazy for _, part in parts),
             kept=tuple(start + f for start, part in parts for f in part.kept),
+            divided=all(part.divided for _, part in parts),
+            replicated=all(part.replicated and not part.kept for _, part in parts),
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:

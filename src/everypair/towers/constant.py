@@ -44,7 +44,7 @@ class Constant(Tower):
 
     @property
     def capabilities(self) -> Capabilities:
-        return super().capabilities._replace(lazy=True)
+        return super().capabilities._replace(lazy=True, divided=True, replicated=True)
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         return lambda start, stop: np.ones((stop - start, last - first), self._dtype)

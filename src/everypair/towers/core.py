@@ -55,9 +55,10 @@ class Core(Modes):
     def build(self, binding: BindContext) -> None:
         super().build(binding)
         shape = (*(tower.n_dims for tower in self.towers), self.n_dims)
-        implicit = binding.per_combination * self.n_combinations if self.complete else binding.unobserved.sum()
+        observed, unobserved = binding.group.total(np.array([binding.observed.sum(), binding.unobserved.sum()], np.float64))
+        implicit = binding.per_combination * self.n_combinations if self.complete else unobserved
         B = binding.normal(shape, int(np.prod(shape)), name=self.name)
-        self._B = binding.parameter(self.name, B, float(binding.observed.sum() + implicit))
+        self._B = binding.parameter(self.name, B, float(observed + implicit))
         self.parameters[self.name] = self._B
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
@@ -70,6 +71,7 @@ class Core(Modes):
             rotations=() if self._B.fixed else ((0, self.n_dims),),
             lazy=len(self.towers) <= 2 and all(isinstance(tower, Lookup) for tower in self.towers),
             all_combinations=self.complete,
+            divided=not self.complete and all(tower.capabilities.divided for tower in self.towers),
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:

@@ -58,6 +58,7 @@ class Embedding(Tower):
         name, weight = self.name or binding.rows.name, binding.weight
         W = binding.normal((len(weight), self.n_dims), self.n_dims, name=name, keys=binding.rows.keys)
         self._W = binding.parameter(name, W, weight[:, None], binding.rows.name)
+        self._W.local = binding.group.divided
         self.parameters[name] = self._W
 
     def evaluate(self, rows: Rows, workers: Workers) -> Vectors:
@@ -74,7 +75,7 @@ class Embedding(Tower):
     @property
     def capabilities(self) -> Capabilities:
         rotations = () if self._W.fixed else ((0, self.n_dims),)
-        return super().capabilities._replace(rotations=rotations, free_rows=True, lazy=True)
+        return super().capabilities._replace(rotations=rotations, free_rows=True, lazy=True, divided=True, replicated=True)
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         return lambda start, stop: self._W.value[start:stop, first:last].copy()

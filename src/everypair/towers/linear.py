@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from everypair.columns.features import Features, feature_weights, require_squares
-from everypair.columns.fields import OneHotField
+from everypair.columns.fields import OneHotField, OperatorField
 from everypair.columns.history_field import HistoryField
 from everypair.columns.table import Rows
 from everypair.engine.binding import BindContext
@@ -43,7 +43,17 @@ class FeatureTower(Tower):
         if binding.regularization.by_weight or self.needs_squares:
             require_squares(self.features)
         by_weight = binding.regularization.by_weight and binding.stored is None
-        return "+".join(self.features.widths), feature_weights(self.features, binding.weight, by_weight)
+        self.features.divide(binding.group)
+        weights = feature_weights(self.features, binding.weight, by_weight)
+        if by_weight:
+            fields = self.features.fields
+            weights = {name: w if fields[name].local else binding.group.total(w) for name, w in weights.items()}
+        return "+".join(self.features.widths), weights
+
+    def rows_apart(self, binding: BindContext) -> np.ndarray | bool:
+        """Which features no other member of the group has."""
+        fields = self.features.fields.values()
+        return binding.group.divided and np.repeat([f.local for f in fields], [f.shape[1] for f in fields])
 
     @abstractmethod
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:
@@ -65,7 +75,14 @@ class FeatureTower(Tower):
         return super().capabilities._replace(
             rotations=() if self._W.fixed else ((0, len(self._W.value)),),
             lazy=all(field.has_rows for field in self.features.fields.values()),
+            divided=self._stored,
+            replicated=self._stored,
         )
+
+    @property
+    def _stored(self) -> bool:
+        """Whether no field is an operator, whose products cannot be told apart by rows."""
+        return not any(isinstance(field, OperatorField) for field in self.features.fields.values())
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         return self._rows_times(self._W.value[first:last].T.copy())
@@ -197,6 +214,7 @@ class Linear(FeatureTower):
         shape = self.features.n_features, self.n_dims
         W = binding.normal(shape, self.n_dims, transposed=True, name=name, keys=self.features.keys)
         self._W = binding.parameter(name, W, weights, transposed=True)
+        self._W.local = self.rows_apart(binding)
         self.parameters[name] = self._W
 
     def evaluate_features(self, features: Features, workers: Workers) -> np.ndarray:

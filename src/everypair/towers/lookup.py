@@ -17,6 +17,7 @@ from everypair.engine.vectors import RangeVectors, Vectors
 from everypair.engine.view import DerivedView, View
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI
 from everypair.kernels.sparse import gather_levels, gather_states
+from everypair.runtime.group import ALONE
 from everypair.runtime.numerics import tiny
 from everypair.runtime.parallel import Workers
 
@@ -92,7 +93,11 @@ class Lookup(Tower):
     def capabilities(self) -> Capabilities:
         by_levels = self.settings.block_size == 1 and self.describe_blocks() is not None
         inner = self.tower.capabilities
-        return super().capabilities._replace(rotations=inner.rotations, lazy=inner.lazy, kept=inner.kept, by_levels=by_levels)
+        plain = not inner.kept
+        return super().capabilities._replace(
+            rotations=inner.rotations, lazy=inner.lazy, kept=inner.kept, by_levels=by_levels,
+            divided=not self.levels.local or (inner.divided and plain), replicated=inner.replicated and plain,
+        )  # fmt: skip
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:
         table = self.levels.padded(self.table()[:, first:last])
@@ -168,6 +173,9 @@ class LevelView(DerivedView):
 
     def __init__(self, view: View, lookup: Lookup, implicit: np.ndarray | None = None) -> None:
         super().__init__(view, lookup.levels.n)
+        self._group = ALONE if lookup.levels.local else view.workers.group  # levels that are not local have rows elsewhere, too
+        if self._group.divided:
+            self.workers = view.workers.alone()
         self._levels = lookup.levels
         self._implicit = None if implicit is None else (implicit, lookup.tower.vectors(view.workers))
 
@@ -200,7 +208,7 @@ class LevelView(DerivedView):
         state = np.zeros((self.n_rows, 8), np.float64)
         row_states = self._view.slopes_pair(f, q, self._spread(phi))
         self.workers.run(gather_states, self.workers.split(indptr), indptr, rows, row_states, state)
-        state = self.workers.group.total(state)
+        state = self._group.total(state)
         if self._implicit is not None:
             M, u = self._implicit
             self._add(state[:, G_F], state[:, H_FF], M[f] @ u.dims, M[f, f])
@@ -228,7 +236,8 @@ class LevelView(DerivedView):
         indptr, rows = self._levels.groups
         level_g, level_h = np.empty(self.n_rows, np.float64), np.empty(self.n_rows, np.float64)
         self.workers.run(gather_levels, self.workers.split(indptr), indptr, rows, g, h, level_g, level_h)
-        return self.workers.group.total(level_g), self.workers.group.total(level_h)
+        both = self._group.total(np.stack([level_g, level_h]))
+        return both[0], both[1]
 
     def _add(self, g: np.ndarray, h: np.ndarray, slope: np.ndarray, curvature: Any) -> None:
         """Add the implicit part; where the curvature is lost in rounding, set gradient and curvature to zero."""

@@ -65,9 +65,11 @@ class Machine(FeatureTower):
         *global_bias, linear, factors = names
         self._q, self._one = (k, k + 1) if bias else (k + 1, k)
         W = binding.normal((self.features.n_features, k), k, transposed=True, name=factors, keys=self.features.keys)
-        self._b = binding.parameter(global_bias[0], binding.zeros(1), binding.weight.sum()) if bias else None
+        everyone = float(binding.group.total(np.array([binding.weight.sum()]))[0])
+        self._b = binding.parameter(global_bias[0], binding.zeros(1), everyone) if bias else None
         self._w = binding.parameter(linear, binding.zeros(W.shape[1]), weights)
         self._W = binding.parameter(factors, W, weights, transposed=True)
+        self._w.local = self._W.local = self.rows_apart(binding)
         self.parameters = {linear: self._w, factors: self._W}
         if self._b is not None:
             self.parameters = {global_bias[0]: self._b, **self.parameters}

@@ -59,6 +59,8 @@ class Product(Modes):
             lazy=all(mode.lazy and not mode.kept for mode in modes),
             by_levels=all(mode.by_levels for mode in modes),
             all_combinations=self.complete,
+            divided=not self.complete and all(mode.divided for mode in modes),
+            replicated=not self.complete and all(mode.replicated and not mode.kept for mode in modes),
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:

@@ -54,6 +54,8 @@ class Sum(Tower):
             rotations=common_rotations([part.rotations for part in parts]),
             lazy=all(part.lazy for part in parts),
             kept=tuple(sorted({f for part in parts for f in part.kept})),
+            divided=all(part.divided for part in parts),
+            replicated=all(part.replicated and not part.kept for part in parts),
         )
 
     def range_vectors(self, first: int, last: int) -> RangeVectors:

@@ -19,7 +19,9 @@ from everypair.kernels import sparse
 from everypair.kernels.jit import pick, slice_of
 from everypair.kernels.machine_state import G_F, G_Q, H_FF, H_FQ, H_QQ, PHI, move_all
 from everypair.kernels.newton import NewtonSettings
+from everypair.kernels.one_hot import linear_steps
 from everypair.kernels.sparse import SparseRows
+from everypair.runtime.group import Group
 from everypair.runtime.numerics import Values, tiny
 from everypair.runtime.parallel import Workers
 from everypair.towers.steps.one_hot import Stage, step_linear_rows, step_linear_runs, step_machine_rows, step_machine_runs
@@ -49,7 +51,7 @@ def step_linear_stage(
     stage: Stage, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver
 ) -> None:
     """:func:`step_linear` for all fields of a stage; ``w`` and ``penalty`` are those of all features."""
-    if stage.runs is not None:
+    if stage.runs is not None and not solver.workers.group.divided:
         step_linear_runs(stage, w, penalty, g, h, delta, solver.step_size, solver.workers)
         return
     for field, at in stage.fields:
@@ -63,6 +65,12 @@ def step_linear(
 
     ``g`` and ``h`` are the derivatives with respect to ``phi_f``; ``g`` follows the move, ``delta`` collects it.
     """
+    group = solver.workers.group
+    if group.divided:
+        solver = solver._replace(workers=solver.workers.alone())
+        if not field.local:
+            step_linear_divided(field, w, penalty, g, h, delta, solver, group)
+            return
     if isinstance(field, OneHotField) and field.by_row:
         step_linear_rows(field, w, penalty, g, h, delta, solver.step_size, solver.workers)
         return
@@ -99,6 +107,51 @@ def step_linear(
     delta += u
 
 
+def step_linear_divided(
+    field: Field, w: np.ndarray, penalty: Values, g: np.ndarray, h: np.ndarray, delta: np.ndarray, solver: Solver, group: Group
+) -> None:
+    """:func:`step_linear` where rows are divided among a group: sums over rows are its totals."""
+    workers = solver.workers
+
+    def sums(z: np.ndarray, squared: bool = False) -> np.ndarray:
+        multiply = field.multiply_squared_transposed if squared else field.multiply_transposed
+        return multiply(z.astype(np.float64, copy=False), workers)
+
+    if isinstance(field, HistoryField):
+        w[field.unseen & (penalty == 0.0)] = 0.0  # the loss does not depend on them
+    slope, curvature = group.total(np.stack([sums(g), sums(h, squared=True) if field.has_squares else np.ones(len(w))]))
+    if not field.has_squares:
+        curvature = np.ones(len(w))
+    if field.one_hot or field.shape[1] == 1:
+        by_level, step = np.zeros((1, len(w) + 1, 2)), np.empty(len(w) + 1)
+        by_level[0, :-1] = np.stack([slope, curvature], axis=1)
+        linear_steps(0, len(w), by_level, penalty, solver.step_size, w, step)
+        _follow(field, step[:-1].astype(w.dtype), g, h, delta, workers)
+        return
+    diagonal = np.maximum(curvature, 0.0) + penalty
+    idle = (diagonal <= 0.0) & (w != 0.0)
+    if idle.any():
+        step = np.where(idle, -w, 0.0).astype(w.dtype)
+        w += step
+        _follow(field, step, g, h, delta, workers)
+
+    def apply(p: np.ndarray) -> tuple[np.ndarray, tuple[()]]:
+        return group.total(sums(h * field.multiply(p.astype(w.dtype), workers))) + penalty * p, ()
+
+    found = conjugate_gradients(apply, -(slope + penalty * w).astype(w.dtype), diagonal)
+    if found is not None:
+        step = (solver.step_size * found[0]).astype(w.dtype)
+        w += step
+        _follow(field, step, g, h, delta, workers)
+
+
+def _follow(field: Field, step: np.ndarray, g: np.ndarray, h: np.ndarray, delta: np.ndarray, workers: Workers) -> None:
+    """Gradients and vectors after a step."""
+    u = field.multiply(step, workers)
+    g += h * u
+    delta += u
+
+
 def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tuple[SparseRows, Values, np.ndarray]]:
     """The columns of a field that makes them one at a time: each as a matrix of one column, its L2 weight, and its weight."""
     indptr, rows = np.array([0, field.shape[0]]), np.arange(field.shape[0])
@@ -108,7 +161,7 @@ def _dense_columns(field: Field, w: np.ndarray, penalty: Values) -> Iterator[tup
 
 def step_machine_stage(stage: Stage, w: np.ndarray, penalty: Values, state: np.ndarray, solver: Solver) -> None:
     """:func:`step_machine` for all fields of a stage; ``w`` and ``penalty`` are those of all features."""
-    if stage.runs is not None:
+    if stage.runs is not None and not solver.workers.group.divided:
         step_machine_runs(stage, w, penalty, state, solver.step_size, tiny(w.dtype), solver.workers)
         return
     for field, at in stage.fields:
@@ -128,6 +181,8 @@ def step_machine(field: Field, w: np.ndarray, penalty: Values, state: np.ndarray
     themselves are left in, and a row is a quadratic in u alone), and the length from the exact minimum of the loss along it, a
     polynomial of degree four in t. The objective never rises.
     """
+    if solver.workers.group.divided:
+        raise NotImplementedError("steps of a factorization machine by dimension, with rows that are divided among a group")
     if isinstance(field, OneHotField) and field.by_row:
         step_machine_rows(field, w, penalty, state, solver.step_size, tiny(w.dtype), last, solver.workers)
         return

@@ -1,0 +1,1 @@
+"""Fits whose data are divided into shards, in several processes: see ``docs/cluster.md``."""
