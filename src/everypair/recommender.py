@@ -32,6 +32,7 @@ from everypair.recommend.training import Training
 from everypair.recommend.training_set import UNITS, contexts_are_users
 from everypair.recommend.update import with_events, with_items
 from everypair.runtime import validation as check
+from everypair.runtime.group import joined
 from everypair.runtime.locks import CopyableLock
 from everypair.runtime.warn import warn_caller
 from everypair.runtime.wording import named
@@ -161,6 +162,7 @@ class Recommender(Estimator):
         patience: int = 2,
         evaluate_every: int = 1,
         allow_trained: bool = False,
+        on: Any = None,
     ) -> Self:
         """Train from scratch on all events.
 
@@ -185,7 +187,13 @@ class Recommender(Estimator):
             Epochs between evaluations.
         allow_trained : bool
             Whether ``validation`` may be of events that are trained on, which is refused otherwise.
+        on : Processes or Ray, optional
+            Where a fit on several shards runs; ``dataset`` are :class:`~everypair.cluster.Shards`. The recommender is an ordinary one
+            afterwards, with the data of all shards.
         """
+        if on is not None:
+            self._fit_on(on, dataset, {"callback": callback, "validation": validation}, checkpoint, every)
+            return self
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (recommender, epoch), got {callback!r}.")
         stopping = None
@@ -211,6 +219,18 @@ class Recommender(Estimator):
             else:
                 self._fit = before
         return self
+
+    def _fit_on(self, on: Any, shards: Any, refused: Mapping[str, Any], checkpoint: Any, every: int) -> None:
+        """Take over a fit that other processes have done."""
+        for name, value in refused.items():
+            if value is not None:
+                raise ValueError(f"a fit on={on!r} takes no {name}: it runs in other processes. Leave {name} out.")
+        if not callable(getattr(on, "train", None)):
+            raise TypeError(f"on must be everypair.Processes(...) or everypair.Ray(...), got {on!r}.")
+        recipes = {"context": self.context, "item": self.item}
+        dataset, finished = on.train(shards, self.model, recipes, self.unit, checkpoint, every)
+        with joined(finished):
+            self.fit(dataset)
 
     @property
     def state(self) -> FittedState:

@@ -1,1 +1,6 @@
 """Fits whose data are divided into shards, in several processes: see ``docs/cluster.md``."""
+
+from everypair.cluster.processes import Processes
+from everypair.cluster.shards import Shards
+
+__all__ = ["Processes", "Shards"]

@@ -27,7 +27,7 @@ from everypair.models.assembly import Plan, assemble, check_division, reassemble
 from everypair.models.base import Model
 from everypair.models.fit_state import FitState, cut_short
 from everypair.models.training_run import TrainingRun
-from everypair.persistence.checkpoint import Checkpoint, identity
+from everypair.persistence.checkpoint import checkpoint_of, identity
 from everypair.ranking.rank import InnerProducts, ItemVectors, Scores
 from everypair.runtime import validation as check
 from everypair.runtime.blas import one_blas_thread
@@ -159,8 +159,8 @@ class TowerModel(Model):
         if callback is not None and not callable(callback):
             raise TypeError(f"callback must be callable with (model, epoch), got {callback!r}.")
         stateful: Any = callback if callable(getattr(callback, "resume", None)) else None
-        folder = None if checkpoint is None else Checkpoint(checkpoint, every)
         group = current_group()
+        folder = None if checkpoint is None else checkpoint_of(checkpoint, every, group)
         with ExitStack() as held, np.errstate(over="ignore", invalid="ignore"):
             workers = held.enter_context(Workers(n_threads, group=group))
             held.enter_context(one_blas_thread())
@@ -172,7 +172,11 @@ class TowerModel(Model):
             after_epoch = None if callback is None else partial(callback, self)
             run = TrainingRun(solver, state, type(self).__name__, after_epoch, stateful, folder, tol)
             values = {"start": start, "fixed": fixed}
-            resumed = run.resume(lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, values), epochs)
+            if group.finished is None:
+                of_fit = lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, values)
+                resumed = run.resume(of_fit, epochs)
+            else:
+                resumed = run.take_over(group.finished)
             before, self._state = self._state, state  # before the run, so that callbacks can use the model
             try:
                 if resumed is not None and stateful is not None:

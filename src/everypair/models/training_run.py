@@ -55,6 +55,12 @@ class TrainingRun(RunObserver):
             self.state.history += resumed.history
         return resumed
 
+    def take_over(self, finished: State) -> State:
+        """Take over the state of a fit that others have done."""
+        self.solver.load(finished.parameters)
+        self.state.history += finished.history
+        return finished
+
     def run(self, epochs: int, resumed: State | None) -> None:
         """Run the remaining epochs; sets ``state.stop_reason``."""
         ended = None if resumed is None else resumed.reason_to_stop(epochs, self.tol)

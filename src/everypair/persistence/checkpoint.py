@@ -16,6 +16,7 @@ from everypair.persistence.epochs import restored_epochs
 from everypair.persistence.fingerprints import fingerprint, of_columns, of_feedback
 from everypair.persistence.folder import Folder
 from everypair.runtime import validation as check
+from everypair.runtime.group import Group
 from everypair.runtime.wording import named
 from everypair.towers import Tower
 
@@ -101,10 +102,10 @@ class Checkpoint:
         """Whether the state after this epoch is stored, if the fit goes on."""
         return epoch % self._every == 0
 
-    def write(self, state: State) -> None:
-        """Store a state if it is due: after every few epochs, and at the end of the fit."""
+    def write(self, state: State) -> bool:
+        """Store a state if it is due: after every few epochs, and at the end of the fit. Whether it was."""
         if state.stop_reason == "running" and not self.is_due(len(state.history)):
-            return
+            return False
         try:
             json.dumps(state.callback)
         except (TypeError, ValueError) as error:
@@ -112,6 +113,54 @@ class Checkpoint:
         manifest = {**self._identity._asdict(), **state._asdict()}
         payloads = {"parameters": manifest.pop("parameters"), "callback": manifest.pop("arrays")}
         self._folder.write(manifest, {name: arrays for name, arrays in payloads.items() if arrays})
+        return True
+
+
+class GroupCheckpoint:
+    """The states of one member of a group after two epochs: that of the last, and the one before it.
+
+    A member that is stopped while it writes leaves the group without a common last epoch, but not without one before. By the time
+    that a member writes over its older state all others have written the newer one: they have shared sums since.
+    """
+
+    def __init__(self, path: Any, every: int, group: Group) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"checkpoint must be the path of a folder, got {path!r} of type {type(path).__name__}.")
+        self._group = group
+        self._slots = [Checkpoint(os.path.join(path, name), every) for name in ("even", "odd")]  # noqa: PTH118
+        self._newest = 1
+
+    def is_due(self, epoch: int) -> bool:
+        """Whether the state after this epoch is stored, if the fit goes on."""
+        return self._slots[0].is_due(epoch)
+
+    def read(self, identity: Identity, epochs: int) -> State | None:
+        """The stored state of this fit after the last epoch that all members have, or None."""
+        states = [slot.read(identity, epochs) for slot in self._slots]
+        own = {len(state.history): number for number, state in enumerate(states) if state is not None}
+        said = [set(json.loads(text)) for text in self._group.gather(json.dumps(list(own)).encode())]
+        common = max(set.intersection(*said), default=None)
+        if common is None:
+            return None
+        self._newest = own[common]
+        return states[self._newest]
+
+    def write(self, state: State) -> None:
+        """Store a state if it is due, in place of the older one."""
+        if self._slots[1 - self._newest].write(state):
+            self._newest = 1 - self._newest
+
+
+def checkpoint_of(path: Any, every: int, group: Group) -> Checkpoint | GroupCheckpoint:
+    """The folder of a fit, or of a member of a group."""
+    return GroupCheckpoint(path, every, group) if group.divided else Checkpoint(path, every)
+
+
+def last_state(path: Any) -> State:
+    """The state that a fit has left in a folder, or a member of a group: of its last epoch."""
+    slots = [slot for name in ("even", "odd") if (slot := Folder(os.path.join(path, name), "checkpoint", VERSION)).exists]  # noqa: PTH118
+    found = [_restored(*folder.open())[1] for folder in slots or [Folder(path, "checkpoint", VERSION)]]
+    return max(found, key=lambda state: len(state.history))
 
 
 def _restored(manifest: Mapping[str, Any], payloads: Mapping[str, Any]) -> tuple[Identity, State]:

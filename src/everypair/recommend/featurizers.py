@@ -17,6 +17,8 @@ from everypair.columns.history_field import HistoryField, Window
 from everypair.columns.table import Levels
 from everypair.recommend import encoders
 from everypair.recommend.context_batch import ContextBatch
+from everypair.recommend.group_values import values_of_all
+from everypair.runtime.group import current_group
 
 NO_VALUE = "none"  # shown for a row without a value
 LONGEST = 1e12  # half-lives: the difference of two such times must be a number
@@ -125,10 +127,11 @@ class LevelFeaturizer(MaskedFeaturizer):
         return getattr(rows, self._attribute)
 
     def learn(self, rows: Any) -> None:
-        self.trained = np.bincount(self._codes(rows) + 1, minlength=self.n + 1)[1:] > 0
+        self.trained = _anywhere(np.bincount(self._codes(rows) + 1, minlength=self.n + 1)[1:], rows, self.ids)
 
     def column(self, rows: Any) -> Levels:
-        return Levels(self._codes(rows), self.n)
+        levels = Levels(self._codes(rows), self.n)
+        return levels.of_this_shard() if self.ids == "users" else levels
 
     def groups(self, rows: Any) -> np.ndarray:
         return self._codes(rows) + 1
@@ -141,6 +144,14 @@ class LevelFeaturizer(MaskedFeaturizer):
         if code < 0:
             return NO_VALUE
         return str(code if self.ids is None else (rows.user_ids if self.ids == "users" else rows.item_ids)[code])
+
+
+def _anywhere(counts: np.ndarray, rows: Any, ids: str | None) -> np.ndarray:
+    """Which features occur; those that are not of users alone, in any row of the group."""
+    group = current_group()
+    if group.divided and rows.side == "context" and ids != "users":
+        counts = group.total(counts.astype(np.float64))
+    return counts > 0
 
 
 class PreviousFeaturizer(LevelFeaturizer):
@@ -167,7 +178,7 @@ class HistoryFeaturizer(MaskedFeaturizer):
         edges = np.zeros(len(rows.items) + 1, np.int64)
         np.add.at(edges, self._begin(rows), 1)
         np.add.at(edges, rows.end, -1)
-        self.trained = np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n) > 0
+        self.trained = _anywhere(np.bincount(rows.items[np.cumsum(edges)[:-1] > 0], minlength=self.n), rows, self.ids)
 
     def column(self, rows: ContextBatch) -> HistoryField:
         return HistoryField(rows.items, rows.bounds, rows.begin, rows.end, self.n, self._window, self._clock(rows))
@@ -216,6 +227,9 @@ class AttributeFeaturizer(Featurizer):
         values, index = rows.attributes[self._name]
         there = np.unique(index[index >= 0])  # values of other rows are not to be learnt from
         values = values if len(there) == len(values) else values.take(there)
+        group = current_group()
+        if group.divided and rows.side == "context":
+            values = values_of_all(group, values, self._kind)
         self.encoder = encoders.encoder(self._name, values, self._kind, self._bins, self._separator)
         self.encoder.learn(values)
 

@@ -17,6 +17,7 @@ from everypair.recommend.fitted import FittedState
 from everypair.recommend.item_batch import ItemBatch
 from everypair.recommend.recipes import Recipe, warn_if_order_is_doubtful
 from everypair.recommend.training_set import TrainingSet, contexts_are_users
+from everypair.runtime.group import current_group
 from everypair.runtime.wording import named
 
 
@@ -57,10 +58,11 @@ class Training:
         by_user = contexts_are_users(recipes["context"], unit, dataset)
         warn_if_order_is_doubtful(recipes["context"], dataset)
         training_set = TrainingSet.of(dataset, by_user, weights=event_weights)
+        popularity = current_group().total(training_set.popularity)
         contexts = Description("context", recipes["context"], dataset, training_set.contexts)
         items = Description("item", recipes["item"], dataset, ItemBatch.of(dataset))
         training_set = training_set.merged(contexts, weigh=adapter.merged_contexts_weigh)
-        state = FittedState(dataset, recipes, contexts, items, adapter, training_set.popularity, by_user, event_weights)
+        state = FittedState(dataset, recipes, contexts, items, adapter, popularity, by_user, event_weights)
         columns = contexts.keyed_columns(training_set.contexts)
         return cls(state, _keyed(training_set.feedback, columns, dataset), columns, adapter.fit_state)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ class Group:
 
     size = 1
     rank = 0
+    finished: Any = None  # the state of a fit that others have done, which a fit takes over instead of running
 
     def total(self, own: np.ndarray) -> np.ndarray:
         """The sum of an array over the group, added in the same order for every member."""
