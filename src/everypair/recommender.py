@@ -188,7 +188,7 @@ class Recommender(Estimator):
         allow_trained : bool
             Whether ``validation`` may be of events that are trained on, which is refused otherwise.
         on : Processes or Ray, optional
-            Where a fit on several shards runs; ``dataset`` are :class:`~everypair.cluster.Shards`. The recommender is an ordinary one
+            Where a fit on several shards runs; ``dataset`` are :class:`~everypair.Shards`. The recommender is an ordinary one
             afterwards, with the data of all shards.
         """
         if on is not None:

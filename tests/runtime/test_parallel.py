@@ -45,7 +45,8 @@ def test_alone_nothing_is_added() -> None:
 def test_the_gram_of_contexts_is_that_of_the_group_and_the_gram_of_items_is_not() -> None:
     feedback = ep.Feedback([0, 0, 1, 2], [0, 1, 1, 2])
     solvers = {
-        group: ep.MF(2, random_state=0).build_solver(feedback, None, None, Workers(1, group=group)) for group in (ALONE, Doubled())
+        group: ep.MF(2, random_state=0, init_std=0.1).build_solver(feedback, None, None, Workers(1, group=group))
+        for group in (ALONE, Doubled())
     }
     own, doubled = (solver.engine.objective for solver in solvers.values())
     np.testing.assert_array_equal(doubled.grams["context"], 2 * own.grams["context"])

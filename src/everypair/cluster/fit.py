@@ -61,8 +61,8 @@ def require_same_machines(member: Member) -> None:
         for name, value in facts.items():
             if said[0].get(name) != value:
                 raise GroupError(
-                    f"all processes of a fit must have the same {name}: that of shard 0 is {said[0].get(name)}, that of shard {shard} "
-                    f"{value}. Processes that compute differently in the last digit drift apart."
+                    f"all processes of a fit must have the same {name}: that of shard 0 is {said[0].get(name)}, that of shard "
+                    f"{shard} {value}. Processes that compute differently in the last digit drift apart."
                 )
 
 
@@ -83,7 +83,10 @@ def train_shard(member: Member, job: Job, n_threads: int) -> None:
         folder = Path(job.folder) / f"shard-{member.rank:04d}"
         training.run(checkpoint=folder, every=job.every)
         parameters = model.state.parameters.items()
-        layout = {"users": dataset.n_users, "parameters": {name: _local(parameter) for name, parameter in parameters}}
+        layout = {
+            "users": dataset.n_users,
+            "parameters": {name: _local(parameter, dataset.n_users) for name, parameter in parameters},
+        }
         layout_file(Path(job.folder), member.rank).write_text(json.dumps(layout))
 
 
@@ -92,15 +95,17 @@ def layout_file(folder: Path, shard: int) -> Path:
     return folder / f"shard-{shard:04d}.json"
 
 
-def _local(parameter: Any) -> list[int] | None:
+def _local(parameter: Any, users: int) -> list[int] | None:
     """Which rows are those of the shard's users, from the first up to the last, and whether rows are stored as columns."""
     if isinstance(parameter.local, bool):
-        return [0, len(parameter.by_row), int(parameter.transposed)] if parameter.local else None
-    there = np.flatnonzero(parameter.local)
+        n = len(parameter.by_row)  # a level for none comes before those of users, and has no rows
+        there = np.arange(n - users, n) if parameter.local else np.arange(0)
+    else:
+        there = np.flatnonzero(parameter.local)
     if not len(there):
         return None
-    if there[-1] + 1 - there[0] != len(there):
-        raise GroupError("a parameter has rows of users in several places.")
+    if len(there) != users or there[-1] + 1 - there[0] != users:
+        raise GroupError(f"a parameter should have one row for each of {users:,} users, side by side, got {len(there):,} rows.")
     return [int(there[0]), int(there[-1]) + 1, int(parameter.transposed)]
 
 
@@ -110,8 +115,8 @@ def check_recipes_of_shards(model: TowerModel, recipes: Mapping[str, Any], train
     with_users = training.state.by_user and any(isinstance(recipe, UserId) for recipe in recipes["context"])
     if described.row_embedding() is not None and not with_users and shards.n > 1:
         raise ValueError(
-            f"{type(model).__name__} has a vector for each context, and on several shards these must be users: context=[UserId()], got "
-            f"{recipes['context']}."
+            f"{type(model).__name__} has a vector for each context, and on several shards these must be users: context=[UserId()], "
+            f"got {recipes['context']}."
         )
     unordered = [recipe for recipe in recipes["context"] if recipe.uses_history and not shards.ordered]
     if unordered:

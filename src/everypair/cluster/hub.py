@@ -7,12 +7,14 @@ holds four shards computes what four processes with one each do, to the same bit
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 
@@ -72,6 +74,12 @@ class Hub:
         self._number = self._summed = 0
         self._left: set[int] = set()
         self._failure: str | None = None
+        _hubs.add(self)
+
+    def forked(self) -> None:
+        """In a forked child, which has none of the threads that fit."""
+        self._running, self._changed = threading.Semaphore(), threading.Condition()
+        self._failure = "this process was forked from one that fits."
 
     def member(self, shard: int) -> Member:
         if not self.start <= shard < self.stop:
@@ -223,6 +231,18 @@ class Hub:
             if at != len(text):
                 raise GroupError(f"what process {rank} says has another length than it names: {call}.")
         return said
+
+
+_hubs: WeakSet[Hub] = WeakSet()
+
+
+def _after_fork() -> None:
+    for hub in list(_hubs):
+        hub.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Member(Group):

@@ -28,6 +28,8 @@ from everypair.runtime.group import GroupError
 from everypair.runtime.parallel import thread_count
 
 TIMEOUT = 300.0
+START = 300.0  # seconds in which a process starts
+GRACE = 2.0  # seconds in which the others say why they failed, after the first
 KINDS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (ValueError, TypeError, DivergedError, OSError, MemoryError, GroupError, NotImplementedError)
 }
@@ -97,7 +99,9 @@ class Processes(Placement):
                 told = {"host": "127.0.0.1", "rank": rank, "ranges": ranges, "token": token, "job": job._asdict(),
                         "n_threads": self.threads, "timeout": self.timeout}  # fmt: skip
                 started.append(_Started(rank, told))
-            addresses = [process.hear(self.timeout)["address"] for process in started]
+            said = [process.hear(START) for process in started]
+            raise_first(said)
+            addresses = [facts["address"] for facts in said]
             for process in started:
                 process.tell(addresses)
             self.counts_ = [Counts(*found["counts"]) for found in _results(started)]
@@ -165,18 +169,22 @@ def _results(started: list[_Started]) -> list[dict[str, Any]]:
     for process in started:
         threading.Thread(target=lambda p=process: said.put((p.rank, p.hear())), daemon=True).start()
     found: dict[int, dict[str, Any]] = {}
+    failed = False
     while len(found) < len(started):
-        rank, facts = said.get()
+        try:
+            rank, facts = said.get(timeout=GRACE if failed else None)
+        except queue.Empty:  # one that is stopped says nothing
+            break
         found[rank] = facts
-        if facts.get("gone"):  # killed: the others need not be waited for
-            raise_first([facts])
+        failed = failed or "error" in facts
     raise_first([found[rank] for rank in sorted(found)])
     return [found[rank] for rank in sorted(found)]
 
 
 def raise_first(said: list[dict[str, Any]]) -> None:
     """Raise the first error that does not follow from another."""
-    errors = sorted((facts for facts in said if "error" in facts), key=lambda facts: facts["kind"] == "GroupError")
+    errors = [facts for facts in said if "error" in facts]
+    errors.sort(key=lambda facts: (facts["kind"] == "GroupError" and not facts.get("gone"), "is gone" in facts["error"]))
     if errors:
         raise KINDS.get(errors[0]["kind"], GroupError)(errors[0]["error"])
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute as pc
 from pyarrow import dataset as arrow_datasets
 from pyarrow import parquet
 
 from everypair.cluster.tree import is_power_of_two
 from everypair.data import Dataset
-from everypair.data.arrow import no_nulls
+from everypair.data.arrow import no_nulls, pc
 from everypair.data.ids import as_ids
 from everypair.data.keys import keys_of
 from everypair.data.tables import numbers
@@ -32,8 +31,8 @@ MOST = 4_096
 class Shards:
     """Interactions divided by a hash of the user, in a folder: each shard has all events and attributes of its users.
 
-    A shard is one member of a fit (``Recommender.fit(shards, on=...)``); what a fit computes depends on their number, and not on how
-    many processes share them. Items are the same in all shards.
+    A shard is one member of a fit (``Recommender.fit(shards, on=...)``); what a fit computes depends on their number, and not on
+    how many processes share them. Items are the same in all shards.
 
     Parameters
     ----------
@@ -54,7 +53,7 @@ class Shards:
             facts = json.loads((self.folder / MANIFEST).read_text())
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{self.folder} does not hold shards: it has no {MANIFEST}. Write them with Shards.from_parquet(..., cache={folder!r})."
+                f"{self.folder} does not hold shards: it has no {MANIFEST}. Shards.from_parquet(..., cache=...) writes them."
             ) from None
         except ValueError as error:
             raise ValueError(f"{self.folder / MANIFEST} cannot be read: {error}.") from error
@@ -148,7 +147,11 @@ class Shards:
         first = [name for name in (user, timestamp, item) if name is not None]
         events = _sorted(events, first)
         users_key, items_key = self._options["users_key"] or user, self._options["items_key"] or item
-        given: dict[str, Any] = {"items": parquet.read_table(self.folder / "items.parquet"), "items_key": items_key, "all_items": True}
+        given: dict[str, Any] = {
+            "items": parquet.read_table(self.folder / "items.parquet"),
+            "items_key": items_key,
+            "all_items": True,
+        }
         if self.has_users:
             people = self._table("users", shard)
             if len(people):
@@ -307,17 +310,16 @@ def _tables(source: Any, name: str) -> Iterable[pa.Table]:
     if hasattr(source, "iter_batches"):  # a Ray Dataset
         return source.iter_batches(batch_size=ROWS, batch_format="pyarrow")
     try:
-        opened = arrow_datasets.dataset(_paths(source), format="parquet")
-        batches = opened.to_batches(batch_size=ROWS // 4, batch_readahead=1, fragment_readahead=1)
+        opened = [arrow_datasets.dataset(path, format="parquet") for path in _paths(source)]
+        options: dict[str, Any] = {"batch_size": ROWS // 4, "batch_readahead": 1, "fragment_readahead": 1}
+        batches = (batch for each in opened for batch in each.to_batches(**options))
         return (pa.Table.from_batches([batch]) for batch in batches if len(batch))
     except (pa.ArrowException, OSError, TypeError) as error:
         raise ValueError(f"{name} cannot be read as Parquet: {error}") from error
 
 
-def _paths(source: Any) -> Any:
-    if isinstance(source, list | tuple):
-        return [os.fspath(path) for path in source]
-    return os.fspath(source)
+def _paths(source: Any) -> list[str]:
+    return [os.fspath(path) for path in (source if isinstance(source, list | tuple) else [source])]
 
 
 def _described(source: Any) -> Any:

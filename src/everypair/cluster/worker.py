@@ -51,8 +51,8 @@ class Process:
         self.address = self._listener.address
 
     def run(
-        self, rank: int, addresses: Sequence[Any], ranges: Sequence[Sequence[int]], token: bytes, job: Job, n_threads: int, timeout: float
-    ) -> Counts:  # fmt: skip
+        self, rank: int, addresses: Sequence[Any], ranges: Sequence[Any], token: bytes, job: Job, n_threads: int, timeout: float
+    ) -> Counts:
         """Connect to the others, and fit the shards of this process."""
         by_rank = {other: Address(*address) for other, address in enumerate(addresses)}
         links = linked(rank, self._listener, by_rank, token, timeout) if len(by_rank) > 1 else Links(0, {}, timeout)

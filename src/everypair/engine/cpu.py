@@ -101,9 +101,14 @@ class CpuEngine(Engine):
         self.objective.rescore()
 
     def value(self) -> ObjectiveValue:
-        apart = [parameter.l2_apart() for tower in self.towers.values() for parameter in tower.parameters.values()]
-        own = self.workers.group.total(np.array([sum(own for own, _ in apart)]))
-        return self.objective.value(float(own[0]) + sum(shared for _, shared in apart))
+        group, l2 = self.workers.group, 0.0
+        for tower in self.towers.values():
+            if not group.divided:
+                l2 += tower.l2()
+                continue
+            apart = np.sum([(0.0, 0.0), *(parameter.l2_apart() for parameter in tower.parameters.values())], axis=0)
+            l2 += float(group.total(apart[:1])[0]) + float(apart[1])
+        return self.objective.value(l2)
 
     @property
     def size(self) -> float:

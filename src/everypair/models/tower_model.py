@@ -172,11 +172,13 @@ class TowerModel(Model):
             after_epoch = None if callback is None else partial(callback, self)
             run = TrainingRun(solver, state, type(self).__name__, after_epoch, stateful, folder, tol)
             values = {"start": start, "fixed": fixed}
-            if group.finished is None:
-                of_fit = lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, values)
-                resumed = run.resume(of_fit, epochs)
+            finished = group.finished
+            if finished is None:
+                resumed = run.resume(
+                    lambda: identity(type(self).__name__, self.get_params(), feedback, solver.towers, values), epochs
+                )
             else:
-                resumed = run.take_over(group.finished)
+                resumed = run.take_over(finished)
             before, self._state = self._state, state  # before the run, so that callbacks can use the model
             try:
                 if resumed is not None and stateful is not None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from everypair.engine.solver import ICD, Epoch, RunObserver
 from everypair.models.fit_state import FitState
-from everypair.persistence.checkpoint import Checkpoint, Identity, State
+from everypair.persistence.checkpoint import Checkpoint, GroupCheckpoint, Identity, State
 from everypair.runtime.progress import Progress
 from everypair.runtime.signals import may_be_handled
 
@@ -42,7 +42,7 @@ class TrainingRun(RunObserver):
     label: str
     callback: Callable[[Epoch], Any] | None
     stateful: Any
-    checkpoint: Checkpoint | None
+    checkpoint: Checkpoint | GroupCheckpoint | None
     tol: float
 
     def resume(self, identity: Callable[[], Identity], epochs: int) -> State | None:

@@ -127,7 +127,7 @@ class GroupCheckpoint:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"checkpoint must be the path of a folder, got {path!r} of type {type(path).__name__}.")
         self._group = group
-        self._slots = [Checkpoint(os.path.join(path, name), every) for name in ("even", "odd")]  # noqa: PTH118
+        self._slots = [Checkpoint(os.path.join(path, name), every) for name in ("even", "odd")]
         self._newest = 1
 
     def is_due(self, epoch: int) -> bool:
@@ -158,7 +158,7 @@ def checkpoint_of(path: Any, every: int, group: Group) -> Checkpoint | GroupChec
 
 def last_state(path: Any) -> State:
     """The state that a fit has left in a folder, or a member of a group: of its last epoch."""
-    slots = [slot for name in ("even", "odd") if (slot := Folder(os.path.join(path, name), "checkpoint", VERSION)).exists]  # noqa: PTH118
+    slots = [slot for name in ("even", "odd") if (slot := Folder(os.path.join(path, name), "checkpoint", VERSION)).exists]
     found = [_restored(*folder.open())[1] for folder in slots or [Folder(path, "checkpoint", VERSION)]]
     return max(found, key=lambda state: len(state.history))
 

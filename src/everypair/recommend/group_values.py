@@ -27,7 +27,9 @@ def values_of_all(group: Group, values: pa.ChunkedArray, kind: str) -> pa.Chunke
     else:
         table = pa.table({"values": own if is_lists(own.type) else own.unique()})
     if len(table) > MOST:
-        raise ValueError(f"an attribute may have up to {MOST:,} distinct values in a shard, got {len(table):,}. Leave it out, or bin it.")
+        raise ValueError(
+            f"an attribute may have up to {MOST:,} distinct values in a shard, got {len(table):,}. Leave it out, or bin it."
+        )
     said = [table_of(text) for text in group.gather(_written(table))]
     kinds = {each.schema.field("values").type for each in said if not pa.types.is_null(each.schema.field("values").type)}
     if len(kinds) > 1:

@@ -35,7 +35,7 @@ class TensorAdapter(VectorAdapter):
         table, sizes = _table(levels), [column.n + 1 for column in levels]
         self.trained_levels = [np.bincount(column, minlength=n) > 0 for column, n in zip(table.T, sizes, strict=True)]
         pairs = zip(columns_of_variables(table, sizes).items(), levels, strict=True)
-        variables = {letter: variable.keyed(_keys(column)) for (letter, variable), column in pairs}
+        variables = {letter: _like(variable.keyed(_keys(column)), column) for (letter, variable), column in pairs}
         self.model.fit_levels(feedback, variables, **options)  # type: ignore[attr-defined]
 
     def scores(self, request: ScoringRequest) -> tuple[InnerProducts, np.ndarray | None]:
@@ -89,3 +89,8 @@ def _table(levels: list[Levels]) -> np.ndarray:
 def _keys(column: Levels) -> np.ndarray:
     """Of the levels, beginning with that of contexts without a value."""
     return np.append(np.uint64(NO_LEVEL), key_array(column.keys))
+
+
+def _like(variable: Levels, column: Levels) -> Levels:
+    """The levels of a variable, of this shard if those of the column are."""
+    return variable.of_this_shard() if column.local else variable
