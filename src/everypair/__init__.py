@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # as in typing, whose import takes as long as all others 
 
 if TYPE_CHECKING:
     from everypair import datasets, evaluation, testing, towers
-    from everypair.cluster import Processes, Shards
+    from everypair.cluster import Processes, Ray, Shards
     from everypair.columns.features import Features
     from everypair.columns.table import Levels
     from everypair.data import Dataset
@@ -47,6 +47,7 @@ __all__ = [
     "Popularity",
     "Previous",
     "Processes",
+    "Ray",
     "Recommender",
     "RowOrderWarning",
     "Separable",
@@ -67,7 +68,7 @@ __all__ = [
 # Imported on first use: numba, scipy and pyarrow take more than a second to import, which "everypair --help" should not need.
 _SUBMODULES = ("datasets", "evaluation", "testing", "towers")
 _MODULES = {
-    "cluster": ("Processes", "Shards"),
+    "cluster": ("Processes", "Ray", "Shards"),
     "columns.features": ("Features",),
     "columns.table": ("Levels",),
     "data": ("Dataset",),

@@ -9,6 +9,8 @@ import click
 
 from everypair.cli.options import PROTOCOLS, SPLIT_ARGUMENTS, section_of
 from everypair.cli.output import note
+from everypair.cluster import Processes, Ray, Shards
+from everypair.cluster.processes import Placement
 from everypair.data import Dataset
 from everypair.evaluation import ColdStart, Cutoff, LeaveLast, RandomPerUser, Split, given
 from everypair.evaluation.splits import Splitter
@@ -30,6 +32,31 @@ def dataset(ctx: click.Context) -> Dataset:
     for text in result.notes:
         note(text)
     return result
+
+
+def shards(ctx: click.Context) -> Shards:
+    """The folder of shards given in place of tables."""
+    options = section_of(ctx, "data")
+    if "interactions" not in options:
+        raise click.UsageError(
+            f"Give the folder of shards, as in 'everypair {ctx.info_name} shards/', or 'interactions' in [data]."
+        )
+    others = options.keys() - {"interactions"}
+    if others:
+        raise click.UsageError(
+            f"{named(min(others), 'Dataset')} belongs to 'everypair shard': the folder of shards has its columns."
+        )
+    return Shards(options["interactions"])
+
+
+def placement(text: str) -> Placement:
+    """Where a fit of shards runs: "processes:4", or "ray"."""
+    kind, _, n = text.partition(":")
+    if kind == "processes" and n.isdecimal() and int(n):
+        return Processes(int(n))
+    if kind == "ray" and (not n or (n.isdecimal() and int(n))):
+        return Ray(processes=int(n) if n else None)
+    raise click.UsageError(f"--on must be processes:N, ray or ray:N, with a number of processes N, got {text!r}.")
 
 
 def recommender(ctx: click.Context) -> Recommender:

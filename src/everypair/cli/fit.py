@@ -32,6 +32,7 @@ Examples:
   everypair fit plays.csv --users users.csv --timestamp time --context user --context attributes:age,country --out model/
   everypair fit --config model.toml --epochs 20 --out model/
   everypair fit plays.csv --items items.csv --timestamp time --auto 60s --out model/
+  everypair fit shards/ --on processes:4 --model mf --out model/
 Recipes: user, item, previous[:back=], attributes[:COLUMN,...,kind=,bins=,separator=], history[:last=,decay=,normalize=,name=].
 """
 
@@ -66,12 +67,19 @@ class AutoType(click.ParamType):
     "fit", "--checkpoint", type=PATH, help="Folder for the state of the fit: after an interruption, the same command resumes."
 )
 @configured("fit", "--every", type=click.IntRange(1), help="Epochs between checkpoints. [default: 1]")
+@configured("fit", "--on", help="Fit in several processes: processes:N, or ray; PLAYS is a folder of 'everypair shard'.")
 @HELD_OUT
 @CONFIG
 @JSON
 @click.pass_context
 def fit(
-    ctx: click.Context, out: Path | None, validation: str | None, auto: dict[str, Any] | None, as_json: bool, **options: Any
+    ctx: click.Context,
+    out: Path | None,
+    validation: str | None,
+    auto: dict[str, Any] | None,
+    on: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Train a model on tables of events, users and items (CSV or Parquet), and save it to a folder.
 
@@ -98,7 +106,13 @@ def fit(
         _refuse_beside_auto(ctx, validation, options)
     checkpoints = _checkpoints(out, options["checkpoint"], options["every"], validation is not None)
     recommender = None if auto is not None else build.recommender(ctx)
-    dataset = build.dataset(ctx)
+    if on is None:
+        dataset: Any = build.dataset(ctx)
+    else:
+        if validation is not None or auto is not None:
+            raise click.UsageError("--validation and --auto cannot be used with --on: fits of shards hold no events out.")
+        checkpoints["fit"]["on"] = build.placement(on)
+        dataset = build.shards(ctx)
     began = time.perf_counter()
     found = None
     with _prepared_folder(out):

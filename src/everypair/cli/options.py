@@ -22,7 +22,7 @@ TITLES = {
     "evaluate": "Evaluation",
     "tune": "Search",
 }
-CONFIGURABLE_COMMANDS = ("fit", "evaluate", "tune")  # that read TOML files
+CONFIGURABLE_COMMANDS = ("fit", "shard", "evaluate", "tune")  # that read TOML files
 MODEL_NAMES = ("mf", "mfsi", "fm", "parafac", "tucker", "popularity", "coview")
 PATH = click.Path(path_type=Path)
 

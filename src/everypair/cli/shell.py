@@ -13,10 +13,12 @@ import click
 from everypair.cli.exit_codes import INTERRUPTED
 from everypair.cli.output import note
 from everypair.cli.wording import CommandLine
+from everypair.runtime.group import GroupError
 from everypair.runtime.wording import worded
 
 COMMANDS = {
     "fit": "fit",
+    "shard": "shard",
     "recommend": "recommend",
     "similar": "similar",
     "explain": "explain",
@@ -30,7 +32,7 @@ COMMANDS = {
     "doctor": "doctor",
     "reproduce": "reproduce",
 }  # name: module
-EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # errors of data, settings or the machine
+EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError, GroupError)  # errors of data, settings or the machine
 HANDLED_BY_CLICK = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
 
 

@@ -116,7 +116,7 @@ class _Started:
     def __init__(self, rank: int, told: Mapping[str, Any]) -> None:
         self.rank = rank
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "everypair.cluster.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", "from everypair.cluster.worker import main; main()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, env={**os.environ, "EVERYPAIR_RANK": str(rank)},
         )  # fmt: skip
         self.pid = self._process.pid

@@ -53,7 +53,7 @@ class Shards:
             facts = json.loads((self.folder / MANIFEST).read_text())
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"{self.folder} does not hold shards: it has no {MANIFEST}. Shards.from_parquet(..., cache=...) writes them."
+                f"{self.folder} does not hold shards: it has no {MANIFEST}. Shards.from_parquet, or everypair shard, writes them."
             ) from None
         except ValueError as error:
             raise ValueError(f"{self.folder / MANIFEST} cannot be read: {error}.") from error

@@ -95,7 +95,3 @@ def main() -> None:
         sys.stdout.flush()
         os._exit(1)
     _say({"counts": counts})
-
-
-if __name__ == "__main__":
-    main()
