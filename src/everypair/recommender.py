@@ -152,7 +152,7 @@ class Recommender(Estimator):
 
     def fit(
         self,
-        dataset: Dataset,
+        dataset: Dataset | Any,
         callback: Callable[[Recommender, Any], Any] | None = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,

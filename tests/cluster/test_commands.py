@@ -42,3 +42,21 @@ def test_usage(arguments: tuple[str, ...], message: str, tmp_path: Path, monkeyp
     found = run(*arguments)
     assert found.exit_code != 0
     assert message in " ".join(found.output.split())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("fields", ["user", "user,previous,history,attribute"])
+def test_estimate(fields: str) -> None:
+    sizes = ("--events", "1e9", "--users", "1e8", "--items", "1e6", "--factors", 16, "--fields", fields)
+    one, four, sixteen = json.loads(done("estimate", *sizes, "--json").stdout)
+    assert [one["nodes"], four["nodes"], sixteen["nodes"]] == [1, 4, 16]
+    assert one["sent"] == 0.0 < four["sent"] == sixteen["sent"]
+    assert one["gigabytes"] > four["gigabytes"] > sixteen["gigabytes"] > 0.0
+    assert one["seconds"] > 0.0
+    assert "machines" in done("estimate", *sizes).stdout
+
+
+def test_estimates_are_of_known_fields() -> None:
+    sizes = ("--events", "1e6", "--users", "1e5", "--items", "1e4")
+    assert "fields must be one of" in run("estimate", *sizes, "--fields", "user,mood").output
+    assert "--nodes must be 1 or more" in run("estimate", *sizes, "--nodes", "0").output

@@ -20,6 +20,7 @@ from everypair.cluster.shards import shards_of
 
 def content(dataset: ep.Dataset) -> list[Any]:
     tables = (dataset.user_table, dataset.item_table, dataset.event_table)
+    assert dataset.time is not None
     arrays = (dataset.user, dataset.item, dataset.bounds, dataset.time)
     return [
         dataset.users.values.to_pylist(),

@@ -62,7 +62,8 @@ def fit_in_threads(
     """A fit as that of several processes, which are threads of this one: :class:`everypair.Processes` without the time to start."""
     folder.mkdir(parents=True, exist_ok=True)
     recipes = {"context": recommender.context, "item": recommender.item}
-    job = Job.of(recommender.model, recipes, recommender.unit, data, folder, every)
+    model: Any = recommender.model
+    job = Job.of(model, recipes, recommender.unit, data, folder, every)
     hubs = linked_hubs(data.n, processes)
     try:
         for error in on_members(hubs, lambda member: train_shard(member, job, 1)):

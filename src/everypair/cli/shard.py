@@ -37,7 +37,9 @@ def shard(ctx: click.Context, out: Path | None, shards: int | None, as_json: boo
     if given.pop("chronological", None):
         raise click.UsageError("--chronological cannot be used: shards keep no order of rows. Give --timestamp.")
     began = time.perf_counter()
-    found = Shards.from_parquet(given.pop("interactions"), cache=out, **given, **({} if shards is None else {"shards": shards}))
+    if shards is not None:
+        given["shards"] = shards
+    found = Shards.from_parquet(given.pop("interactions"), cache=out, **given)
     seconds = round(time.perf_counter() - began, 3)
     if as_json:
         write_json({"shards": found.n, "events": found.rows, "seconds": seconds, "saved": str(out)})

@@ -19,6 +19,7 @@ from everypair.runtime.wording import worded
 COMMANDS = {
     "fit": "fit",
     "shard": "shard",
+    "estimate": "estimate",
     "recommend": "recommend",
     "similar": "similar",
     "explain": "explain",

@@ -25,6 +25,7 @@ PREFIX = struct.Struct("!4sBQHQ")  # magic, kind, number, length of the header, 
 DATA, ABORT = 1, 2
 HEADER = 1_024  # bytes of a header at most
 TEXT = 4_096  # bytes of a reason at most
+BUFFER = 2**22  # bytes that a socket may hold, as far as the system lets it
 NONCE = 32
 DIGEST = 32
 LAST_WORDS = 0.5  # seconds in which the others can read why a process stops
@@ -214,6 +215,8 @@ class Links:
             connection.setblocking(False)
             if connection.family in (socket.AF_INET, socket.AF_INET6):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                for buffer in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+                    connection.setsockopt(socket.SOL_SOCKET, buffer, BUFFER)
 
     @property
     def others(self) -> list[int]:

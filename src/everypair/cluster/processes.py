@@ -27,8 +27,10 @@ from everypair.runtime import validation as check
 from everypair.runtime.group import GroupError
 from everypair.runtime.parallel import thread_count
 
+START_WORKER = "from everypair.cluster.worker import main; main()"
 TIMEOUT = 300.0
 START = 300.0  # seconds in which a process starts
+NEVER = 2**31  # epochs between checkpoints of a fit that keeps none: but for the last
 GRACE = 2.0  # seconds in which the others say why they failed, after the first
 KINDS: dict[str, type[Exception]] = {
     kind.__name__: kind for kind in (ValueError, TypeError, DivergedError, OSError, MemoryError, GroupError, NotImplementedError)
@@ -55,6 +57,7 @@ class Placement:
         model.check_settings()
         if self.n > shards.n:
             raise ValueError(f"{self!r} are more than the {shards.n} shards, each of which is in one process. Use fewer.")
+        every = every if checkpoint is not None else NEVER
         with _folder(checkpoint) as folder:
             self.run(Job.of(model, recipes, unit, shards, folder, every), shards.n)
             return assembled(shards, folder)
@@ -116,7 +119,7 @@ class _Started:
     def __init__(self, rank: int, told: Mapping[str, Any]) -> None:
         self.rank = rank
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from everypair.cluster.worker import main; main()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", START_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             start_new_session=True, env={**os.environ, "EVERYPAIR_RANK": str(rank)},
         )  # fmt: skip
         self.pid = self._process.pid

@@ -103,7 +103,7 @@ class Ray(Placement):
 class _Actor:
     """One process of a fit, on a node of the cluster."""
 
-    def address(self) -> tuple[str, int]:
+    def address(self) -> Any:
         self._process = Process(_ray().util.get_node_ip_address())
         return tuple(self._process.address)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from everypair.kernels import packing
 from everypair.kernels import panel_levels as kernels
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.panel_levels import GroupPieces, PanelData, PanelGram, Visits
@@ -51,7 +52,8 @@ def step_divided(
         here = GroupPieces(np.arange(first, last), pieces.bounds[first : last + 1] - lo, pieces.group[lo:hi], pieces.part[lo:hi])
         moments = np.empty((hi - lo, kernels.SIZE, LANES))
         workers.run(kernels.sum_pieces, range(hi - lo + 1), here, visits, data, moves.base, False, moments)
-        if hi - lo > last - first:
-            moments = np.add.reduceat(moments, here.bounds[:-1], axis=0)
-        moments[:, *needed] = group.total(moments[:, *needed])
-        kernels.step_long(here._replace(bounds=np.arange(last - first + 1)), moments, gram, settings, W, moves)
+        n = last - first
+        packed, totals = np.empty((n, len(needed[0]))), np.zeros((n, kernels.SIZE, LANES))
+        workers.run(packing.pack, workers.even(n), here.bounds, moments, *needed, packed)
+        workers.run(packing.unpack, workers.even(n), group.total(packed), *needed, totals)
+        kernels.step_long(here._replace(bounds=np.arange(n + 1)), totals, gram, settings, W, moves)

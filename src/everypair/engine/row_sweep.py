@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from everypair.engine.vectors import Vectors
-from everypair.kernels import row_sweep
+from everypair.kernels import packing, row_sweep
 from everypair.kernels.newton import SweepSettings
 from everypair.kernels.pairs import RowPairs
 from everypair.kernels.simd import LANES, WeightedPairs
@@ -47,7 +47,7 @@ class RowSweep:
         row = np.repeat(np.arange(len(long)), np.diff(bounds))
         lo = np.concatenate([*pieces, np.empty(0, indptr.dtype)])
         self._pieces = row_sweep.Pieces(long, bounds, lo, np.minimum(lo + row_sweep.SHARED, indptr[1:][long[row]]), row)
-        if group.divided:
+        if group.divided:  # all rows are long, and their sums are made of some rows at a time
             return
         short = np.where(lengths > row_sweep.SHARED, 0, lengths)
         self._bounds = workers.split(np.concatenate([[0], np.cumsum(short)]))
@@ -102,11 +102,12 @@ class RowSweep:
             here = pieces._replace(lo=pieces.lo[lo:hi], hi=pieces.hi[lo:hi], row=pieces.row[lo:hi])
             sums = np.empty((hi - lo, LANES + 1, LANES))
             run(row_sweep.sum_pieces, range(hi - lo + 1), here, pairs, psi, steps[0].weight, sums)
-            totals = np.zeros((last - first, LANES + 1, LANES))
-            np.add.at(totals, here.row - first, sums)
-            totals[:, *UPPER] = self._group.total(totals[:, *UPPER])
-            rows = pieces._replace(rows=pieces.rows[first:last], bounds=np.arange(last - first + 1))
-            row_sweep.step_long(0, last - first, rows, totals, *steps, delta[first * LANES :])
+            n, bounds = last - first, pieces.bounds[first : last + 1] - lo
+            packed, totals = np.empty((n, len(UPPER[0]))), np.zeros((n, LANES + 1, LANES))
+            run(packing.pack, self._workers.even(n), bounds, sums, *UPPER, packed)
+            run(packing.unpack, self._workers.even(n), self._group.total(packed), *UPPER, totals)
+            rows = pieces._replace(rows=pieces.rows[first:last], bounds=np.arange(n + 1))
+            run(row_sweep.step_long, self._workers.even(n), rows, totals, *steps, delta[first * LANES :])
         run(row_sweep.move_pieces, range(len(pieces.lo) + 1), pieces, pairs, psi, delta)
 
     def _run_pieces_and_rows(self, indptr: np.ndarray, pairs: WeightedPairs, psi: np.ndarray, steps: Any) -> None:
