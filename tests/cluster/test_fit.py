@@ -107,6 +107,7 @@ class Slopes(Smooth):
         (lambda: ep.Recommender(ep.FM(factors=2, field_solver="cd")), "field_solver='block', got 'cd'"),
         (lambda: ep.Recommender(ep.MF(factors=2, order="dimension")), "order='side', got 'dimension'"),
         (lambda: ep.Recommender(ep.MF(factors=2, block_size=2)), "block_size=1, got 2"),
+        (lambda: ep.Recommender(ep.MF(factors=2, device="cuda")), "runs on CPUs, got device='cuda'"),
         (lambda: all_combinations(), "all combinations"),
         (lambda: ep.Recommender(ep.MF(factors=2), context=[ep.Attributes("country")]), "these must be users"),
     ],

@@ -187,11 +187,11 @@ class _Reading:
         expected = n <= self._limit if self.payload is None else n == len(self.payload)
         if self._number != self._call.number or header != own or not expected:
             name, dtype, shape = [*header.decode(errors="replace").split("|"), "", ""][:3]
-            raise DivergedError(f"sum {self._number:,}, {name}, {dtype} ({shape}), {n:,} bytes")
+            raise OtherSumError(f"sum {self._number:,}, {name}, {dtype} ({shape}), {n:,} bytes")
         self._into = memoryview(bytearray(n)) if self.payload is None else self.payload
 
 
-class DivergedError(GroupError):
+class OtherSumError(GroupError):
     """Another process asks for another sum; the message says for which."""
 
 
@@ -279,7 +279,7 @@ class Links:
                 self._midway.discard(other)
         except (BlockingIOError, InterruptedError):
             pass
-        except DivergedError as error:
+        except OtherSumError as error:
             raise GroupError(
                 f"the processes have diverged: process {self.rank} asks for {call}; process {other} for {error}."
             ) from None
