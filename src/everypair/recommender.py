@@ -227,6 +227,10 @@ class Recommender(Estimator):
                 raise ValueError(f"a fit on={on!r} takes no {name}: it runs in other processes. Leave {name} out.")
         if not callable(getattr(on, "train", None)):
             raise TypeError(f"on must be everypair.Processes(...) or everypair.Ray(...), got {on!r}.")
+        if self.event_weights is not None:
+            raise ValueError(
+                f"a fit on={on!r} takes no event_weights, got {self.event_weights}: weigh events by a column, with weight."
+            )
         recipes = {"context": self.context, "item": self.item}
         dataset, finished = on.train(shards, self.model, recipes, self.unit, checkpoint, every)
         with joined(finished):

@@ -19,7 +19,7 @@ from everypair.data import Dataset
 from everypair.models.tower_model import TowerModel
 from everypair.persistence.checkpoint import State, last_state
 from everypair.recommend.config import from_config, to_config
-from everypair.recommend.recipes import UserId, check_recipes
+from everypair.recommend.recipes import UserId, Vectors, check_recipes
 from everypair.recommend.training import Training
 from everypair.runtime.group import Group, GroupError, joined
 
@@ -77,9 +77,10 @@ def train_shard(member: Member, job: Job, n_threads: int) -> None:
         model = from_config(job.model)
         model.n_threads = n_threads
         recipes = {side: check_recipes(side, list(from_config(getattr(job, side)))) for side in ("context", "item")}
+        check_recipes_of_shards(recipes, shards)
         dataset = shards.dataset(member.rank)
         training = Training.of(model, recipes, job.unit, dataset)
-        check_recipes_of_shards(model, recipes, training, shards)
+        check_contexts_of_shards(model, recipes, training, shards)
         folder = Path(job.folder) / f"shard-{member.rank:04d}"
         training.run(checkpoint=folder, every=job.every)
         parameters = model.state.parameters.items()
@@ -109,7 +110,16 @@ def _local(parameter: Any, users: int) -> list[int] | None:
     return [int(there[0]), int(there[-1]) + 1, int(parameter.transposed)]
 
 
-def check_recipes_of_shards(model: TowerModel, recipes: Mapping[str, Any], training: Training, shards: Shards) -> None:
+def check_recipes_of_shards(recipes: Mapping[str, Any], shards: Shards) -> None:
+    """Refuse recipes that need what shards do not have."""
+    for recipe in recipes["context"]:
+        if recipe.uses_history and not shards.ordered:
+            raise ValueError(f"{recipe!r} follows the order of events, and shards keep none without times. Set timestamp.")
+        if isinstance(recipe, Vectors) and shards.n > 1:
+            raise ValueError(f"{recipe!r} of contexts is standardized over all of them, which a fit on several shards does not do.")
+
+
+def check_contexts_of_shards(model: TowerModel, recipes: Mapping[str, Any], training: Training, shards: Shards) -> None:
     """Refuse contexts that cannot be told apart by shards."""
     described, _ = model.describe_towers(training.columns, training.state.item_columns())
     with_users = training.state.by_user and any(isinstance(recipe, UserId) for recipe in recipes["context"])
@@ -118,9 +128,6 @@ def check_recipes_of_shards(model: TowerModel, recipes: Mapping[str, Any], train
             f"{type(model).__name__} has a vector for each context, and on several shards these must be users: context=[UserId()], "
             f"got {recipes['context']}."
         )
-    unordered = [recipe for recipe in recipes["context"] if recipe.uses_history and not shards.ordered]
-    if unordered:
-        raise ValueError(f"{unordered[0]!r} follows the order of events, and shards keep none without times. Set timestamp.")
 
 
 def states(folder: Path, n: int) -> list[State]:

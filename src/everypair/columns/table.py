@@ -96,7 +96,7 @@ class Levels:
         """The same column as an object of its own."""
         other = Levels.__new__(Levels)
         other.codes, other.n, other.missing, other._rows = self.codes, self.n, self.missing, None
-        other.columns, other.keys = self.columns, self.keys
+        other.columns, other.keys, other.local = self.columns, self.keys, self.local
         return other
 
     def keys_of_rows(self) -> np.ndarray:
@@ -121,7 +121,7 @@ class Levels:
 
     def of_this_shard(self) -> Levels:
         """The same column, whose levels occur in no other shard of the data: those of users, where users are divided."""
-        other = self.of(self.codes)
+        other = self.again()
         other.local = True
         return other
 
