@@ -270,9 +270,9 @@ def test_errors_of_a_process_are_those_of_the_fit(data: ep.Shards) -> None:
 
 
 def test_a_job_is_plain_data(data: ep.Shards, tmp_path: Path) -> None:
-    from everypair.cluster.fit import Job
+    from everypair.cluster.fit import FitJob
 
     recommender = FITS["FM"]()
     recipes = {"context": recommender.context, "item": recommender.item}
-    job = Job.of(recommender.model, recipes, "auto", data, tmp_path, 1)  # type: ignore[arg-type]
-    assert Job(**json.loads(json.dumps(job._asdict()))) == job
+    job = FitJob.of(recommender.model, recipes, "auto", data, tmp_path, 1)  # type: ignore[arg-type]
+    assert FitJob(**json.loads(json.dumps(job._asdict()))) == job

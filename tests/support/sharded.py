@@ -11,7 +11,7 @@ from pyarrow import parquet
 from shards import close, linked_hubs, on_members
 
 import everypair as ep
-from everypair.cluster.fit import Job, assembled, train_shard
+from everypair.cluster.fit import FitJob, assembled, train_shard
 from everypair.cluster.hub import Counts
 from everypair.runtime.group import joined
 
@@ -63,7 +63,7 @@ def fit_in_threads(
     folder.mkdir(parents=True, exist_ok=True)
     recipes = {"context": recommender.context, "item": recommender.item}
     model: Any = recommender.model
-    job = Job.of(model, recipes, recommender.unit, data, folder, every)
+    job = FitJob.of(model, recipes, recommender.unit, data, folder, every)
     hubs = linked_hubs(data.n, processes)
     try:
         for error in on_members(hubs, lambda member: train_shard(member, job, 1)):

@@ -24,7 +24,7 @@ from everypair.recommend.training import Training
 from everypair.runtime.group import Group, GroupError, joined
 
 
-class Job(NamedTuple):
+class FitJob(NamedTuple):
     """All that a process needs to know of a fit, as JSON can hold it."""
 
     shards: str  # the folder
@@ -36,7 +36,7 @@ class Job(NamedTuple):
     every: int
 
     @classmethod
-    def of(cls, model: TowerModel, recipes: Mapping[str, Any], unit: str, shards: Shards, folder: Path, every: int) -> Job:
+    def of(cls, model: TowerModel, recipes: Mapping[str, Any], unit: str, shards: Shards, folder: Path, every: int) -> FitJob:
         written = {side: to_config(list(recipes[side])) for side in ("context", "item")}
         return cls(os.fspath(shards.folder.resolve()), os.fspath(folder), to_config(model), **written, unit=unit, every=every)
 
@@ -66,7 +66,7 @@ def require_same_machines(member: Member) -> None:
                 )
 
 
-def train_shard(member: Member, job: Job, n_threads: int) -> None:
+def train_shard(member: Member, job: FitJob, n_threads: int) -> None:
     """Fit the model to one shard, as a member of a group; its state is in the folder of the job afterwards."""
     with joined(member):
         if member.size > 1:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from everypair.cluster.fit import FinishedFit, Job, assembled
+from everypair.cluster.fit import FinishedFit, FitJob, assembled
 from everypair.cluster.hub import Counts
 from everypair.cluster.shards import Shards
 from everypair.cluster.tree import ranges_of
@@ -59,10 +59,10 @@ class Placement:
             raise ValueError(f"{self!r} are more than the {shards.n} shards, each of which is in one process. Use fewer.")
         every = every if checkpoint is not None else NEVER
         with _folder(checkpoint) as folder:
-            self.run(Job.of(model, recipes, unit, shards, folder, every), shards.n)
+            self.run(FitJob.of(model, recipes, unit, shards, folder, every), shards.n)
             return assembled(shards, folder)
 
-    def run(self, job: Job, shards: int) -> None:
+    def run(self, job: FitJob, shards: int) -> None:
         """Run all processes; raises if any fails."""
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class Processes(Placement):
     def __repr__(self) -> str:
         return f"Processes({self.n})"
 
-    def run(self, job: Job, shards: int) -> None:
+    def run(self, job: FitJob, shards: int) -> None:
         started: list[_Started] = []
         ranges, token = ranges_of(shards, self.n), secrets.token_hex(32)
         try:

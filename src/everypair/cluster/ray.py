@@ -6,7 +6,7 @@ import importlib
 import secrets
 from typing import Any
 
-from everypair.cluster.fit import Job
+from everypair.cluster.fit import FitJob
 from everypair.cluster.hub import Counts
 from everypair.cluster.processes import TIMEOUT, Placement
 from everypair.cluster.tree import ranges_of
@@ -62,7 +62,7 @@ class Ray(Placement):
     def n(self) -> int:  # type: ignore[override]
         return self.processes or 1
 
-    def run(self, job: Job, shards: int) -> None:
+    def run(self, job: FitJob, shards: int) -> None:
         ray = _ray()
         if not ray.is_initialized():
             ray.init(address=self.address, log_to_driver=False)
@@ -108,7 +108,7 @@ class _Actor:
         return tuple(self._process.address)
 
     def run(self, rank: int, addresses: Any, ranges: Any, token: bytes, job: dict[str, Any], threads: int, timeout: float) -> Any:
-        return tuple(self._process.run(rank, addresses, ranges, token, Job(**job), threads, timeout))
+        return tuple(self._process.run(rank, addresses, ranges, token, FitJob(**job), threads, timeout))
 
 
 def _ray() -> Any:

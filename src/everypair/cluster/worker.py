@@ -9,13 +9,13 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everypair.cluster.fit import Job, train_shard
+from everypair.cluster.fit import FitJob, train_shard
 from everypair.cluster.hub import Counts, Hub
 from everypair.cluster.links import Address, Links, Listener, linked
 from everypair.runtime.group import GroupError
 
 
-def run_shards(job: Job, hub: Hub, n_threads: int) -> Counts:
+def run_shards(job: FitJob, hub: Hub, n_threads: int) -> Counts:
     """Fit the shards of a process, each in a thread of its own; the first error that is not a consequence of another is raised."""
     errors: list[BaseException] = []
     each = max(1, n_threads // max(1, hub.stop - hub.start))
@@ -51,7 +51,7 @@ class Process:
         self.address = self._listener.address
 
     def run(
-        self, rank: int, addresses: Sequence[Any], ranges: Sequence[Any], token: bytes, job: Job, n_threads: int, timeout: float
+        self, rank: int, addresses: Sequence[Any], ranges: Sequence[Any], token: bytes, job: FitJob, n_threads: int, timeout: float
     ) -> Counts:
         """Connect to the others, and fit the shards of this process."""
         by_rank = {other: Address(*address) for other, address in enumerate(addresses)}
@@ -87,7 +87,7 @@ def main() -> None:
     threading.Thread(target=_leave_with, args=(sys.stdin,), daemon=True).start()
     try:
         counts = process.run(
-            told["rank"], json.loads(line), told["ranges"], bytes.fromhex(told["token"]), Job(**told["job"]), told["n_threads"],
+            told["rank"], json.loads(line), told["ranges"], bytes.fromhex(told["token"]), FitJob(**told["job"]), told["n_threads"],
             told["timeout"],
         )  # fmt: skip
     except BaseException as error:
