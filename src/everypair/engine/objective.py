@@ -114,7 +114,7 @@ class Objective:
             pairs.loss, range(blocks + 1), LOSS_BLOCK, self._alpha, self._b, self._covered, self.feedback.by_context.indices,
             self._n, self._scores, fit, overlap,
         )  # fmt: skip
-        fitted, observed = map(float, self.workers.total(np.stack([fit, overlap], axis=1)))
+        fitted, observed = map(float, self.workers.group.total(np.array([fit.sum(), overlap.sum()])))
         explicit = max(fitted + self._constant, 0.0)  # sums of squares, whatever rounding says
         everything = float(np.sum(self.grams["context"] * self.grams["item"]))
         implicit = max(self.alpha0 * (everything - observed), 0.0)
