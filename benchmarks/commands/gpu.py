@@ -8,14 +8,8 @@ from typing import Any
 
 import click
 
-EXAMPLES = """\b
-Examples:
-  python -m benchmarks gpu --quick
-  python -m benchmarks gpu --only mf --only top-n --out gpu.md
-"""
 
-
-@click.command(epilog=EXAMPLES)
+@click.command(epilog="Example: python -m benchmarks gpu --quick; python -m benchmarks gpu --only mf --only top-n --out gpu.md")
 @click.option(
     "--only", multiple=True, help="Section: set-up, mf, weights, features, top-n, sizes, cpu, hundred; repeatable. [default: all]"
 )

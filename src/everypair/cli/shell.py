@@ -13,7 +13,6 @@ import click
 from everypair.cli.exit_codes import INTERRUPTED
 from everypair.cli.output import note
 from everypair.cli.wording import CommandLine
-from everypair.runtime.group import GroupError
 from everypair.runtime.wording import worded
 
 COMMANDS = {
@@ -33,7 +32,7 @@ COMMANDS = {
     "doctor": "doctor",
     "reproduce": "reproduce",
 }  # name: module
-EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError, GroupError)  # errors of data, settings or the machine
+EXPECTED = (ValueError, TypeError, OSError, ArithmeticError, ImportError)  # errors of data, settings or the machine
 HANDLED_BY_CLICK = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
 
 
@@ -74,11 +73,12 @@ class Shell(click.Group):
 def _message(error: Exception) -> str:
     """The message of an error; unexpected errors also with their type, in one line."""
     from everypair.gpu.device import DeviceError
+    from everypair.runtime.group import GroupError
 
     words = str(error)
     if isinstance(error, MemoryError):
         return "there is not enough memory" + (f": {words}" if words else "; use less data, or fewer factors.")
-    if isinstance(error, (*EXPECTED, DeviceError)):
+    if isinstance(error, (*EXPECTED, DeviceError, GroupError)):
         return words or type(error).__name__
     first = next((f": {line.strip()}" for line in words.splitlines() if line.strip()), "")
     return f"unexpected {type(error).__name__}{first} (everypair --debug COMMAND shows where)"

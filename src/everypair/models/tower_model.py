@@ -212,14 +212,12 @@ class TowerModel(Model):
         self._check_order(towers)
         if group.divided:
             check_division(towers, plan.settings, self.order)
-            if requested(self.device) not in ("cpu", "auto"):
-                raise ValueError(f"a fit on several shards runs on CPUs, got {setting('device', requested(self.device))}.")
         set_parameters("start", start, towers, fixed=False)
         set_parameters("fixed", fixed, towers, fixed=True)
         by_dimension = self.order == "dimension"
         rotate = bool(self.rotate) and not by_dimension
         fit = Job(type(self).__name__, feedback, towers, plan.alpha0, plan.initializer.dtype, self.order, workers.group.size)
-        device = choose("cpu" if group.divided or group.finished is not None else self.device, fit)
+        device = choose("cpu" if group.finished is not None else self.device, fit)
         with device.active():
             if device.gpu is not None:
                 return ICD(GpuEngine(feedback, towers, plan.alpha0, device.gpu, rotate))
