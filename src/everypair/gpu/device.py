@@ -84,7 +84,7 @@ def choose(device: str | None, job: Job) -> Device:
     if wanted == CPU:
         return Device()
     number = number_of(wanted)
-    reason = problem(number) or refusal(job)
+    reason = refusal(job) or problem(number)
     gpu = None if reason else cuda(number)
     if gpu is not None:
         with gpu.active():
