@@ -52,15 +52,16 @@ class Biases:
                 -(-n // EACH), EACH, n, field.codes, *field.values, field.W, xp.zeros(field.n + 1, np.float32), total
             )
         if len(factors) > 1 or factors[0].values[1]:  # else a row is one feature: there are no pairs of them
+            squares_of_rows, one = self.backend.kernels("rows").penalties_of_rows, self.backend.floats(1.0)  # with L2 of one
             for field in factors:
                 squares = xp.zeros(field.n + 1, np.float64)
-                kernels.squares_of_rows(blocks(field.n), THREADS, field.n, field.W, stride, squares)
+                squares_of_rows(blocks(field.n), THREADS, field.n, field.W, stride, *one, squares)
                 no_weights = xp.zeros(field.n + 1, np.float32)
                 kernels.add_weights(
                     -(-n // EACH), EACH, n, field.codes, *field.values, no_weights, squares.astype(np.float32), total
                 )
             squares = xp.empty(n, np.float64)
-            kernels.squares_of_rows(blocks(n), THREADS, n, table, stride, squares)
+            squares_of_rows(blocks(n), THREADS, n, table, stride, *one, squares)
             total += 0.5 * squares
         self.of_rows[:-1] = total
 

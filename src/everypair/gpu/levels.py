@@ -9,7 +9,6 @@ import numpy as np
 from everypair.columns.fields import OneHotField, OnesField, SparseField
 from everypair.columns.table import Levels
 from everypair.engine.blocks import OTHER, SUM, Block, FieldBlock, LevelBlock
-from everypair.engine.parameter import Parameter
 from everypair.engine.tower import Tower
 from everypair.gpu.backend import Backend
 from everypair.gpu.tasks import cut
@@ -122,14 +121,9 @@ class LevelField:
         self.members_host = order[: self.bounds[-1]]
         self.members = backend.ints(self.members_host)
         self.penalty = backend.floats(penalty_of(block, found.n))
-        self.identity = found.n == n_rows and np.ndim(found.values) == 0 and bool(np.array_equal(found.codes, np.arange(n_rows)))
         self.W = xp.zeros((found.n + 1, stride) if stride else found.n + 1, np.float32)
         self.delta = xp.zeros((found.n + 1, NARROW) if stride else found.n + 1, np.float32)
         self.along = xp.zeros(found.n + 1, np.float32)
-
-    @property
-    def parameter(self) -> Parameter:
-        return self._parameter
 
     def take(self) -> None:
         """Copy the parameters from the host."""

@@ -78,7 +78,7 @@ class FreeRows(DeviceSide):
                 columns = xp.ascontiguousarray(J[:, first : first + PANEL])
                 xp.matmul(table[:-1], columns, out=products)
                 block = columns[first : first + PANEL] - xp.diag(diagonal[first : first + PANEL])
-            steps = (*own.weight, *self._penalty, lost, diagonal, block, products, 2 * int(coupled), self.eta, tiny(np.float32))
+            steps = (*own.weight, *self._penalty, lost, diagonal, block, products, int(coupled), self.eta, tiny(np.float32))
             place = (table, stride, none, first)
             kernels.sweep_rows(
                 blocks(tasks.n), THREADS, tasks.n, tasks.tasks, *met, own.a.array, *own.b, *place, *steps, tasks.moments

@@ -63,8 +63,8 @@ class Tasks:
         Room for those of pieces (``numbers`` each), and of rows that are cut.
     """
 
-    def __init__(self, backend: Backend, indptr: np.ndarray, every: bool = False, numbers: int = NUMBERS) -> None:
-        found = cut(indptr, every)
+    def __init__(self, backend: Backend, indptr: np.ndarray, numbers: int = NUMBERS) -> None:
+        found = cut(indptr)
         self.n, self.n_long, self.n_pieces, self.n_rows = len(found.tasks), len(found.long), len(found.owner), len(indptr) - 1
         self.tasks, self.long, self.bounds, self.owner = map(backend.ints, found)
         self._row = found.tasks[:, 0]

@@ -121,15 +121,3 @@ add_weights(int n, const int *__restrict__ codes, const float *__restrict__ x, i
   double value = x[(u64)row * x_step];
   bias[row] += value * w[codes[row]] - 0.5 * value * value * squares[codes[row]];
 }
-
-// The squared length of each row.
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-squares_of_rows(int n_rows, const float *__restrict__ F, int stride, double *squares) {
-  int lane = threadIdx.x & 31, row = blockIdx.x * WARPS + (threadIdx.x >> 5);
-  if (row >= n_rows) return;
-  const float *f = row_of(F, row, stride);
-  double total = 0.0;
-  for (int i = lane; i < stride; i += PANEL) total += (double)f[i] * f[i];
-  total = sum_lanes(total);
-  if (lane == 0) squares[row] = total;
-}

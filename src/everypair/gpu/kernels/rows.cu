@@ -11,10 +11,6 @@
 #define UNREGULARIZED 0  // whether there are rows without L2
 #endif
 
-// What of J is not zero beside its diagonal: nothing, or its products with rows differ (by dimensions that are not factors), or also the
-// block of this panel.
-enum Coupled { DIAGONAL, PRODUCTS, BLOCK };
-
 // The pairs of a row, or of a piece of it: from `first` on, `n` of them; `piece` is its number among all pieces, or -1.
 struct Task {
   int row, first, n, piece;
@@ -53,8 +49,8 @@ __device__ __forceinline__ float step_row(const Moments &moments, float gradient
   unfold(moments, scale, matrix, lane);
   Settings set = {weight[(u64)row * weight_step], penalty[(u64)row * penalty_step], eta, tiny, UNREGULARIZED ? lost[row] : 0.f};
   float *at = W + (u64)row * stride + first_dim + lane, before = *at, own = diagonal[first_dim + lane];
-  float product = coupled >= PRODUCTS ? products[(u64)row * PANEL + lane] : own * before;
-  float after = before + step_along<UNREGULARIZED>(matrix, gradient, before, product, set, J, own, coupled == BLOCK, lane);
+  float product = coupled ? products[(u64)row * PANEL + lane] : own * before;
+  float after = before + step_along<UNREGULARIZED>(matrix, gradient, before, product, set, J, own, coupled, lane);
   *at = after;
   return after - before;
 }
