@@ -258,10 +258,10 @@ def test_large_tables_and_rankings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "MeasuredProcess", LocalWorker)
     monkeypatch.setattr(large, "EVENTS", (50,))
     monkeypatch.setattr(large, "RANKED", (20, 30, 5))
-    assert re.search(r"^50 events, 0 MB\n  parquet +\S+ s, -?\d+ MB added\n  csv ", output("experiments", "load"))
+    assert re.search(r"^50 events, 0 MB\n  parquet +\S+ s, \d+ MB added\n  csv ", output("experiments", "load"))
     monkeypatch.setattr(large, "FITTED", (20, 30, 2))
     assert re.search(r"MF: parameters 0 MB, peak -?\d+ MB, ratio .*\nMFSI: ", output("experiments", "peak"))
-    assert re.search(r"20 users, 30 items, top 5: \S+ s, -?\d+ MB added", output("experiments", "rank"))
+    assert re.search(r"20 users, 30 items, top 5: \S+ s, \d+ MB added", output("experiments", "rank"))
 
 
 # The service
