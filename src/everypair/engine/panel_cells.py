@@ -11,6 +11,7 @@ from everypair.engine.blocks import LevelBlock
 from everypair.engine.level_parts import Coded, distinct, first_rows, join
 from everypair.engine.panel_stages import (
     Groups,
+    GroupStage,
     LevelStage,
     PanelViews,
     SideRows,
@@ -31,8 +32,10 @@ from everypair.kernels.simd import LANES
 from everypair.runtime.parallel import Workers
 
 
-class CellStage:
+class CellStage(GroupStage):
     """Several one-hot fields that are constant in each of a few groups of rows: two passes over the rows serve them all."""
+
+    _events: EventLevels
 
     def __init__(self, blocks: Sequence[LevelBlock], cells: np.ndarray, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
@@ -43,15 +46,6 @@ class CellStage:
         codes = [codes_of(block)[members[bounds[:-1]]] for block in blocks]
         self._codes = codes  # of the fields, by cell; the number of levels for none
         self._members = [_without_none(code, n_levels(block)) for code, block in zip(codes, blocks, strict=True)]
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The cell of each row."""
-        return self._events.codes
-
-    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
-        """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes)
 
     def table(self, tables: list[np.ndarray]) -> np.ndarray:
         """The vectors of the cells: sums over the fields."""
@@ -71,7 +65,7 @@ class CellStage:
         follow_events(self._events, data.rows, gram, Moves(bases, cells.moved.astype(self._dtype), shifts, shifts), self._workers)
 
 
-class NestedStage:
+class NestedStage(GroupStage):
     """A one-hot field and others that are constant in each of its levels, as users and their attributes: one pass over the rows
     serves all, and the others take the moments of cells.
 
@@ -85,6 +79,8 @@ class NestedStage:
     dtype : numpy dtype
     workers : Workers
     """
+
+    _events: EventLevels
 
     def __init__(self, blocks: Sequence[LevelBlock], codes: np.ndarray, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
         self.blocks, self._workers, self._dtype = list(blocks), workers, dtype
@@ -100,15 +96,6 @@ class NestedStage:
         self._nested.long[groups.pieces.long] = np.arange(len(groups.pieces.long))
         work = np.concatenate([[0], np.cumsum(np.where(self._nested.long < 0, 2 * sizes, 0)[self._nested.level])])
         self._ranges = workers.split(work[self._nested.bounds])
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The level of each row."""
-        return self._events.codes
-
-    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
-        """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes)
 
     def table(self, tables: list[np.ndarray]) -> np.ndarray:
         """The vectors of the levels with those of their cells."""

@@ -122,7 +122,24 @@ class Groups:
         workers.run(kernels.move_states, tasks, self.pieces, self.visits, data, gram, moves)
 
 
-class LevelStage:
+class GroupStage:
+    """A stage that visits the rows of groups; on a side of events each row has a code, which names its group."""
+
+    _groups: Groups
+    _events: EventLevels | None
+
+    @property
+    def codes(self) -> np.ndarray:
+        """The group of each row of a side of events."""
+        assert self._events is not None
+        return self._events.codes
+
+    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
+        """The codes of another field, number ``key``, in the order of the visits to rows."""
+        return self._groups.visited(key, codes)
+
+
+class LevelStage(GroupStage):
     """A one-hot field: every level is a row of matrix factorization over the rows that have it, with value one or any other."""
 
     def __init__(self, block: LevelBlock | FieldBlock, rows: SideRows, dtype: np.dtype, workers: Workers) -> None:
@@ -131,16 +148,6 @@ class LevelStage:
         of_levels, divided = rows_of_levels(block, rows.n), self._group.divided
         self._groups = Groups(rows, *of_levels, dtype, workers, values_of(block), every=divided)
         self._events = event_levels(block, rows.n, dtype) if rows.by_event else None
-
-    @property
-    def codes(self) -> np.ndarray:
-        """The level of each row of a side of events."""
-        assert self._events is not None
-        return self._events.codes
-
-    def visited(self, key: int, codes: np.ndarray) -> np.ndarray:
-        """The codes of another field, number ``key``, in the order of the visits to rows."""
-        return self._groups.visited(key, codes)
 
     def visited_pairs(self, key: int, codes: np.ndarray, indices: np.ndarray) -> np.ndarray:
         """The codes of the other side's rows, number ``key``, in the order of the visits to pairs."""
