@@ -49,9 +49,10 @@ lint: .venv/.dev
 
 PYTEST := $(BIN)/python -m pytest -q --numprocesses=$(JOBS) --dist=worksteal
 
-# Four examples of each property; without the tests that need long even if compiled.
+# Four examples of each property; without the tests that need long even if compiled, and without those of GPUs and shards, whose kernels
+# and processes "make test" looks at.
 test-fast: $(WARM) | .venv/.dev
-	HYPOTHESIS_PROFILE=small NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m "not full and not more"
+	HYPOTHESIS_PROFILE=small NUMBA_CACHE_DIR=$(WARM) $(PYTEST) tests -m "not full and not more" --ignore=tests/gpu --ignore=tests/cluster
 
 # With the examples in docstrings.
 test-compiled: lint $(WARM)
